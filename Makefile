@@ -1,0 +1,67 @@
+# Every target builds what it needs: a virtual environment in $(VENV), one stamp file per set of extras.
+# Nothing has to be installed beforehand but Python >= 3.11 (with venv) and make.
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip -qq
+
+# The extras behind each stamp. pyright reads the models and the command line, so lint needs theirs.
+EXTRAS_demo := models,cli
+EXTRAS_test := test
+EXTRAS_lint := lint,models,cli
+EXTRAS_bench := bench
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test test-all lint ruff-check ruff-format pyright format bench clean
+
+help: ## Show this list
+	@echo "usage: make TARGET [PYTHON=python3] [VENV=.venv] [ARGS='more arguments']"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
+		while IFS='|' read -r target text; do printf '  %-10s %s\n' $$target "$$text"; done
+
+demo: $(VENV)/.stamp-demo ## Run the demonstration
+	$(BIN)/dendrax demo $(ARGS)
+
+test: $(VENV)/.stamp-test ## Run the tests, except the slow ones
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+
+test-all: $(VENV)/.stamp-test ## Run all tests
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: ruff-check ruff-format pyright ## Check style, format and types
+
+ruff-check: $(VENV)/.stamp-lint
+	$(BIN)/ruff check
+
+ruff-format: $(VENV)/.stamp-lint
+	$(BIN)/ruff format --check
+
+pyright: $(VENV)/.stamp-lint
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: $(VENV)/.stamp-lint ## Repair style and format where ruff can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(VENV)/.stamp-bench ## Run the benchmarks
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## Remove caches, build products and .venv
+	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis
+	find . -name .git -prune -o -name __pycache__ -prune -exec rm -rf {} +
+
+$(VENV)/pyvenv.cfg:
+	@command -v $(PYTHON) > /dev/null || \
+		{ echo "dendrax needs Python 3.11 or newer; '$(PYTHON)' was not found. Try: make PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "dendrax needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.stamp-%: pyproject.toml $(VENV)/pyvenv.cfg
+	$(PIP) install --editable ".[$(EXTRAS_$*)]"
+	@touch $@

@@ -1,0 +1,16 @@
+"""dendrax: predictive coding for any JAX function."""
+
+from dendrax._api import grad as grad
+from dendrax._api import level as level
+from dendrax._api import run as run
+from dendrax._api import trace as trace
+from dendrax._api import value_and_grad as value_and_grad
+from dendrax._api import vjp as vjp
+from dendrax._gradient import Result as Result
+from dendrax._graph import Graph as Graph
+from dendrax._graph import Vertex as Vertex
+from dendrax._level import LevelledGraph as LevelledGraph
+from dendrax.rules import BP as BP
+from dendrax.rules import ZIL as ZIL
+
+__version__ = "0.1.0"

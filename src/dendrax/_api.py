@@ -1,0 +1,406 @@
+"""The public functions: `value_and_grad`, `grad`, `vjp`, `trace`, `level`, `run`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dendrax import _open  # noqa: F401  (registers how jit, remat, scan and while are opened)
+from dendrax._call import (
+    Arguments,
+    Call,
+    check_parameters,
+    flatten_arguments,
+    normalise_argnums,
+    trace_call,
+)
+from dendrax._errors import complain, one_of, public, speaking_as
+from dendrax._flatten import flatten
+from dendrax._gradient import RECORDS, Result, as_flat, leaf_errors, run_rule, run_wave
+from dendrax._graph import Graph
+from dendrax._level import LevelledGraph, level_graph
+from dendrax._wavefront import run_backward, run_forward
+from dendrax.rules import ZIL, Rule
+
+VERTICES = ("primitive",)
+
+
+def value_and_grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    *,
+    rule: Rule = ZIL(),
+    vertices: str | None = None,
+) -> Callable[..., tuple[Any, Any]]:
+    """As `jax.value_and_grad`, with the gradient found by a predictive-coding rule.
+
+    **Arguments:**
+
+    - `fun`: a function that returns a scalar (or, with `has_aux`, a scalar and anything else).
+    - `argnums`: which positional arguments to differentiate.
+    - `has_aux`: whether `fun` returns a pair `(loss, aux)`.
+    - `rule`: how errors spread. The default, `dendrax.ZIL()`, gives backpropagation's gradient.
+    - `vertices`: which functions count as elementary; `"primitive"` makes every operation one.
+
+    **Returns:** a function with the same arguments that returns `(fun(...), gradient)`.
+
+    !!! example
+
+        ```python
+        import dendrax
+
+        dendrax.value_and_grad(lambda w, x: (w * x) ** 2)(2.0, 3.0)  # (36.0, 36.0)
+        ```
+    """
+    return _value_and_grad("dendrax.value_and_grad", fun, argnums, has_aux, rule, vertices)
+
+
+def grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    *,
+    rule: Rule = ZIL(),
+    vertices: str | None = None,
+) -> Callable[..., Any]:
+    """As `jax.grad`, with the gradient found by a predictive-coding rule.
+
+    **Arguments:** as for `dendrax.value_and_grad`.
+
+    **Returns:** a function with the same arguments that returns the gradient (or, with `has_aux`,
+    a pair of gradient and auxiliary data).
+
+    !!! example
+
+        ```python
+        import dendrax
+
+        dendrax.grad(lambda w: w**3)(2.0)  # 12.0
+        ```
+    """
+    both = _value_and_grad("dendrax.grad", fun, argnums, has_aux, rule, vertices)
+
+    @functools.wraps(fun)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return gradient
+
+
+def _value_and_grad(
+    name: str, fun: Any, argnums: Any, has_aux: bool, rule: Rule, vertices: str | None
+) -> Callable[..., tuple[Any, Any]]:
+    with speaking_as(name):
+        _check_settings(fun, rule, vertices)
+
+    @functools.wraps(fun)
+    def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        with speaking_as(name):
+            graph, call = _trace(fun, args, kwargs, argnums, has_aux=has_aux)
+            aval = _check_scalar(graph, call)
+            leaves = call.leaves()
+            errors = [jnp.ones((), aval.dtype)] + [None] * (len(graph.outputs) - 1)
+            if rule.is_wave:
+                outputs, found = run_wave(graph, leaves, errors)
+            else:
+                outputs = run_forward(graph, graph.flow, leaves)[0]
+                found = leaf_errors(graph, rule, leaves, errors)
+            value = jax.tree.unflatten(call.out_tree, outputs[:1])
+            result = (value, call.aux(outputs[1:])) if has_aux else value
+            return result, call.gradient(found)
+
+    return both
+
+
+def vjp(
+    fun: Callable[..., Any],
+    *primals: Any,
+    has_aux: bool = False,
+    rule: Rule = ZIL(),
+    vertices: str | None = None,
+) -> Any:
+    """As `jax.vjp`, with the pullback found by a predictive-coding rule.
+
+    **Arguments:**
+
+    - `fun`: the function to differentiate; any number of outputs.
+    - `primals`: where to differentiate it.
+    - `has_aux`, `rule`, `vertices`: as for `dendrax.value_and_grad`.
+
+    **Returns:** `(fun(*primals), vjp_fun)`, or `(fun(*primals), vjp_fun, aux)` with `has_aux`.
+    `vjp_fun` takes a cotangent shaped like the result and returns a tuple of gradients.
+
+    !!! example
+
+        ```python
+        import dendrax
+
+        y, pullback = dendrax.vjp(lambda w, x: w * x, 2.0, 3.0)
+        pullback(1.0)  # (3.0, 2.0)
+        ```
+    """
+    with speaking_as("dendrax.vjp"):
+        _check_settings(fun, rule, vertices)
+        argnums = tuple(range(len(primals)))
+        graph, call = _trace(fun, primals, {}, argnums, has_aux=has_aux, allow_int=True)
+        leaves = call.leaves()
+        outputs, pullbacks = run_forward(graph, graph.flow, leaves)
+        count = sum(graph.roots)
+        if rule.is_wave:
+            pull = functools.partial(_pull_wave, graph, call)
+            pullback = jax.tree_util.Partial(pull, pullbacks)
+        else:
+            pull = functools.partial(_pull_dynamics, graph, call, rule)
+            pullback = jax.tree_util.Partial(pull, leaves)
+        value = jax.tree.unflatten(call.out_tree, outputs[:count])
+        return (value, pullback, call.aux(outputs[count:])) if has_aux else (value, pullback)
+
+
+def _pull_wave(graph: Graph, call: Call, pullbacks: Any, cotangent: Any) -> Any:
+    with speaking_as("dendrax.vjp"):
+        errors = _output_errors(graph, call, cotangent)
+        return call.gradient(run_backward(graph, graph.flow, pullbacks, errors))
+
+
+def _pull_dynamics(graph: Graph, call: Call, rule: Rule, leaves: Any, cotangent: Any) -> Any:
+    with speaking_as("dendrax.vjp"):
+        errors = _output_errors(graph, call, cotangent)
+        return call.gradient(leaf_errors(graph, rule, leaves, errors))
+
+
+def _output_errors(graph: Graph, call: Call, cotangent: Any) -> list[Any]:
+    """A cotangent as one error per output of the graph, checked as JAX checks it."""
+    leaves, tree = jax.tree.flatten(cotangent)
+    if tree != call.out_tree:
+        raise complain(
+            ValueError,
+            f"the cotangent's tree {tree} is not that of the function's result {call.out_tree}.",
+            remedy="Pass one cotangent shaped like the result.",
+        )
+    errors = []
+    for leaf, port in zip(leaves, graph.outputs, strict=False):
+        aval = graph[port.vertex].outputs[port.output]
+        carries = graph[port.vertex].carries[port.output]
+        if jnp.shape(leaf) != aval.shape:
+            raise complain(
+                ValueError,
+                f"a cotangent has shape {jnp.shape(leaf)}, but the result has shape {aval.shape}.",
+                remedy="Pass one cotangent shaped like the result.",
+            )
+        errors.append(jnp.asarray(leaf, aval.dtype) if carries else None)
+    return errors + [None] * (len(graph.outputs) - len(errors))
+
+
+@public("dendrax.trace")
+def trace(
+    fun: Callable[..., Any],
+    *args: Any,
+    argnums: int | Sequence[int] = 0,
+    vertices: str = "primitive",
+) -> Graph:
+    """The computational graph of a function: every operation a vertex, scans unrolled.
+
+    **Arguments:**
+
+    - `fun`: any JAX function.
+    - `args`: example arguments. Arrays become leaves of the graph: parameters if in `argnums`,
+      else data. Everything else is fixed.
+    - `argnums`: which arguments are parameters.
+    - `vertices`: which functions count as elementary.
+
+    **Returns:** a `Graph`; print it to see its vertices with their names, shapes and source lines.
+
+    !!! example
+
+        ```python
+        import dendrax, jax.numpy as jnp
+
+        print(dendrax.trace(lambda z1, z2: (jnp.sqrt(z1) + z2) ** 2, 3.0, 4.0, argnums=(0, 1)))
+        ```
+    """
+    one_of("vertices", vertices, VERTICES)
+    graph, _ = _trace(fun, args, {}, argnums, trace_data=True)
+    return flatten(graph)
+
+
+@public("dendrax.level")
+def level(graph: Graph) -> LevelledGraph:
+    """Level a graph: the level of each vertex and the delay of each edge (Algorithm 2, corrected).
+
+    **Arguments:** `graph`: from `dendrax.trace`.
+
+    **Returns:** a `LevelledGraph` with `.levels`, `.level_of`, `.delays` and `.expand()`.
+
+    !!! example
+
+        ```python
+        import dendrax, jax.numpy as jnp
+
+        print(dendrax.level(dendrax.trace(lambda x: x + jnp.sin(jnp.cos(x)), 1.0)))
+        ```
+    """
+    if not isinstance(graph, Graph):
+        raise complain(
+            TypeError,
+            f"expected a Graph, got {type(graph).__name__}.",
+            remedy="Make one with dendrax.trace(fun, *args).",
+        )
+    return level_graph(graph)
+
+
+@public("dendrax.run")
+def run(
+    graph: Graph | LevelledGraph,
+    rule: Rule,
+    *args: Any,
+    target: Any = None,
+    record: str | Sequence[str] = (),
+) -> Result:
+    """Run a rule on a traced graph and look inside.
+
+    With a scalar output the output is a loss and its error is 1. With a `target` the output is
+    clamped to it, and the energy is the paper's, quadratic in every error. With neither, nothing is
+    clamped: the value nodes settle towards the forward pass (prediction by inference).
+
+    **Arguments:**
+
+    - `graph`: from `dendrax.trace` or `dendrax.level`.
+    - `rule`: for instance `dendrax.ZIL()`.
+    - `args`: new arguments for the traced function; by default those that it was traced with.
+    - `target`: what the output should be; a tree like the function's result.
+    - `record`: any of `"energy"`, `"x"`, `"mu"`, `"epsilon"`, to be kept at every time step.
+
+    **Returns:** a `Result` with `.output`, `.gradient` and the records: `.energy[t]`,
+    `.epsilon[t][vertex]`.
+
+    !!! example
+
+        ```python
+        import dendrax, jax.numpy as jnp
+
+        graph = dendrax.trace(lambda w, x: jnp.tanh(x @ w), jnp.ones((3, 2)), jnp.ones((5, 3)))
+        result = dendrax.run(graph, dendrax.ZIL(), target=jnp.zeros((5, 2)), record="energy")
+        print(result.energy)
+        ```
+    """
+    if not isinstance(graph, (Graph, LevelledGraph)):
+        raise complain(
+            TypeError,
+            f"expected a Graph, got {type(graph).__name__}.",
+            remedy="Make one with dendrax.trace(fun, *args).",
+        )
+    _check_rule(rule)
+    record = (record,) if isinstance(record, str) else tuple(record)
+    for name in record:
+        one_of("record", name, RECORDS)
+    flat = as_flat(graph)
+    call: Call = flat.call
+    leaves = call.leaves(_new_arguments(call, args) if args else None)
+    if target is not None:
+        target, tree = jax.tree.flatten(target)
+        if tree != call.out_tree:
+            raise complain(
+                ValueError,
+                f"the target's tree {tree} is not that of the function's result {call.out_tree}.",
+            )
+    return run_rule(flat, rule, leaves, target, record)
+
+
+def _new_arguments(call: Call, args: tuple[Any, ...]) -> Arguments:
+    old = call.arguments
+    leaves, tree = jax.tree.flatten((args, {}))
+    if tree != old.tree:
+        raise complain(
+            TypeError,
+            f"the graph was traced with arguments {old.tree}, but got {tree}.",
+            remedy="Give arguments of the same structure, or trace the function again.",
+        )
+    for new, before, name, traced in zip(leaves, old.leaves, old.names, old.traced, strict=True):
+        same = jnp.shape(new) == jnp.shape(before) if traced else new is before or new == before
+        if not same:
+            raise complain(
+                ValueError,
+                f"argument {name} does not fit the traced graph.",
+                remedy="Trace the function again with the new arguments.",
+            )
+    return Arguments(leaves, tree, old.names, old.parameter, old.traced)
+
+
+def _trace(
+    fun: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    argnums: Any,
+    *,
+    has_aux: bool = False,
+    allow_int: bool = False,
+    trace_data: bool = False,
+) -> tuple[Graph, Call]:
+    _check_callable(fun)
+    chosen = normalise_argnums(argnums, len(args))
+    indices = (chosen,) if isinstance(chosen, int) else chosen
+    arguments = flatten_arguments(fun, args, kwargs, indices, trace_data)
+    check_parameters(arguments, allow_int=allow_int)
+    return trace_call(fun, arguments, chosen, has_aux=has_aux)
+
+
+def _check_settings(fun: Any, rule: Any, vertices: Any) -> None:
+    _check_callable(fun)
+    _check_rule(rule)
+    if vertices is not None:
+        one_of("vertices", vertices, VERTICES)
+
+
+def _check_callable(fun: Any) -> None:
+    if not callable(fun):
+        raise complain(
+            TypeError,
+            f"expected a function, got {type(fun).__name__}.",
+            remedy="Pass the function itself, not its result.",
+        )
+
+
+def _check_rule(rule: Any) -> None:
+    if not isinstance(rule, Rule):
+        shown = f"the class {rule.__name__}" if isinstance(rule, type) else repr(rule)
+        raise complain(
+            TypeError, f"rule must be a rule, got {shown}.", remedy="For instance rule=dendrax.ZIL()."
+        )
+
+
+def _check_scalar(graph: Graph, call: Call) -> Any:
+    """The type of the loss, which must be a real scalar."""
+    count = sum(graph.roots)
+    port = graph.outputs[0] if count else None
+    if port is None or count != 1:
+        raise complain(
+            TypeError,
+            f"the gradient is only defined for functions with one scalar output, but this one "
+            f"returned {call.out_tree}.",
+            remedy="Return the loss alone, or (loss, aux) with has_aux=True.",
+        )
+    vertex = graph[port.vertex]
+    aval = vertex.outputs[port.output]
+    if aval.shape != ():
+        raise complain(
+            TypeError,
+            f"the gradient is only defined for scalar-output functions; the output had shape "
+            f"{aval.shape}.",
+            source=vertex.source,
+            remedy="Reduce the loss, for instance with jnp.mean, or use dendrax.vjp.",
+        )
+    if not jnp.issubdtype(aval.dtype, jnp.floating):
+        raise complain(
+            TypeError,
+            "requires real-valued outputs (a sub-dtype of np.floating), but the output is "
+            f"{aval.dtype}.",
+            source=vertex.source,
+            remedy="For complex outputs use dendrax.vjp, or take a real part or absolute value.",
+        )
+    return aval

@@ -1,0 +1,241 @@
+"""A user's function and its arguments -> jaxpr -> `Graph`, and the way back to the user's trees.
+
+What is differentiated is traced. For `dendrax.value_and_grad` and its kin everything else is handed
+to the function as it is, as `jax.grad` does: numbers may decide Python branches, strings may choose
+a mode. For `dendrax.trace` the other arrays are traced too, so that `dendrax.run` can be given new
+data.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dendrax import _compat
+from dendrax._errors import complain
+from dendrax._graph import Graph
+from dendrax._local import is_inexact
+from dendrax._trace import build_graph
+
+
+@dataclass(frozen=True, eq=False)
+class Arguments:
+    """The flattened arguments of a call, and which of their leaves are traced.
+
+    ``parameter`` and ``traced`` are flags by leaf; parameters are traced.
+    """
+
+    leaves: list[Any]
+    tree: Any
+    names: list[str]
+    parameter: list[bool]
+    traced: list[bool]
+
+    def traced_leaves(self) -> list[Any]:
+        """The leaves that the graph takes."""
+        return [leaf for leaf, flag in zip(self.leaves, self.traced, strict=True) if flag]
+
+    def call(self, fun: Callable[..., Any], traced: Sequence[Any]) -> Any:
+        """Call the function with new values for the traced leaves."""
+        values = iter(traced)
+        leaves = [
+            next(values) if flag else leaf
+            for leaf, flag in zip(self.leaves, self.traced, strict=True)
+        ]
+        args, kwargs = jax.tree.unflatten(self.tree, leaves)
+        return fun(*args, **kwargs)
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A traced call: its graph, the values of the graph's leaves, and the trees of the results."""
+
+    arguments: Arguments
+    constants: tuple[Any, ...]
+    out_tree: Any
+    aux: Any
+    argnums: int | tuple[int, ...]
+
+    def leaves(self, arguments: Arguments | None = None) -> list[Any]:
+        """The values of the graph's leaves."""
+        arguments = arguments or self.arguments
+        return [*self.constants, *map(jnp.asarray, arguments.traced_leaves())]
+
+    def gradient(self, errors: Sequence[Any]) -> Any:
+        """The errors at the graph's leaves as a tree like the differentiated arguments."""
+        arguments, found = self.arguments, iter(errors[len(self.constants) :])
+        leaves = []
+        for leaf, parameter, traced in zip(
+            arguments.leaves, arguments.parameter, arguments.traced, strict=True
+        ):
+            error = next(found) if traced else None
+            leaves.append(_absent_error(leaf) if error is None and parameter else error)
+        args, _ = jax.tree.unflatten(arguments.tree, leaves)
+        if isinstance(self.argnums, int):
+            return args[self.argnums]
+        return tuple(args[i] for i in self.argnums)
+
+
+def _absent_error(leaf: Any) -> Any:
+    aval = _compat.aval_of(leaf)
+    if is_inexact(aval):
+        return jnp.zeros(aval.shape, aval.dtype)
+    return np.zeros(aval.shape, jax.dtypes.float0)
+
+
+@dataclass
+class _Results:
+    """Filled in while tracing: the trees of the results, and what of them JAX cannot trace."""
+
+    out_tree: Any = None
+    aux_tree: Any = None
+    static: Sequence[tuple[int, Any]] = ()
+    num_outputs: int = 0
+    num_aux: int = 0
+
+    def aux(self, values: Sequence[Any]) -> Any:
+        """The auxiliary results, from those that were traced."""
+        leaves: list[Any] = list(values)
+        for position, value in self.static:
+            leaves.insert(position, value)
+        return jax.tree.unflatten(self.aux_tree, leaves)
+
+
+def flatten_arguments(
+    fun: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    argnums: Sequence[int],
+    trace_data: bool,
+) -> Arguments:
+    """Flatten, name and sort out the arguments of a call."""
+    paths, tree = jax.tree_util.tree_flatten_with_path((args, dict(kwargs)))
+    names, parameter, traced = [], [], []
+    titles = _argument_names(fun, len(args))
+    for path, leaf in paths:
+        positional = path[0].idx == 0
+        chosen = positional and path[1].idx in argnums
+        title = titles[path[1].idx] if positional else str(path[1].key)
+        names.append(title + jax.tree_util.keystr(path[2:]))
+        parameter.append(chosen)
+        is_array = isinstance(leaf, (jax.Array, np.ndarray, np.generic))
+        traced.append(chosen or (trace_data and is_array))
+    return Arguments([leaf for _, leaf in paths], tree, names, parameter, traced)
+
+
+def _argument_names(fun: Callable[..., Any], count: int) -> list[str]:
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in parameters if p.kind in positional][:count]
+    return names + [f"args[{i}]" for i in range(len(names), count)]
+
+
+def normalise_argnums(argnums: Any, num_args: int) -> int | tuple[int, ...]:
+    """``argnums`` as non-negative integers, checked against the number of arguments."""
+    single = not isinstance(argnums, Sequence)
+    try:
+        indices = [operator.index(i) for i in ([argnums] if single else argnums)]
+    except TypeError:
+        raise complain(
+            TypeError,
+            f"argnums must be an integer or a sequence of integers, got {argnums!r}.",
+            remedy="argnums counts the positional arguments, from 0.",
+        ) from None
+    for i in indices:
+        if not -num_args <= i < num_args:
+            raise complain(
+                TypeError,
+                f"differentiating with respect to argnums={argnums!r} needs at least "
+                f"{i + 1 if i >= 0 else -i} positional arguments, but the function was called "
+                f"with {num_args}.",
+                remedy="Pass the arguments to differentiate by position, or change argnums.",
+            )
+    positive = tuple(i % num_args for i in indices)
+    return positive[0] if single else positive
+
+
+def check_parameters(arguments: Arguments, *, allow_int: bool = False) -> None:
+    """Parameters must be arrays of floating-point (or complex) numbers."""
+    for leaf, name, parameter in zip(
+        arguments.leaves, arguments.names, arguments.parameter, strict=True
+    ):
+        if not parameter:
+            continue
+        if not _compat.is_typed(leaf):
+            raise complain(
+                TypeError,
+                f"argument {name} is not a valid JAX type: {type(leaf).__name__}.",
+                remedy="Differentiate arrays and numbers only; pass the rest as another argument.",
+            )
+        if not allow_int and not is_inexact(_compat.aval_of(leaf)):
+            raise complain(
+                TypeError,
+                "requires real- or complex-valued inputs (a sub-dtype of np.inexact) to "
+                f"differentiate, but {name} is {_compat.aval_of(leaf).dtype}.",
+                remedy="Convert it to a float, leave it out of argnums, or use dendrax.vjp.",
+            )
+
+
+def trace_call(
+    fun: Callable[..., Any],
+    arguments: Arguments,
+    argnums: int | tuple[int, ...],
+    *,
+    has_aux: bool = False,
+) -> tuple[Graph, Call]:
+    """Trace a call. The graph's first outputs are the function's results, all of them roots."""
+    results = _Results()
+
+    def flat(*traced: Any) -> list[Any]:
+        return _flatten_results(arguments.call(fun, traced), has_aux, results)
+
+    values = [jnp.asarray(leaf) for leaf in arguments.traced_leaves()]
+    jaxpr = jax.make_jaxpr(flat)(*values)
+    pairs = zip(arguments.names, arguments.parameter, arguments.traced, strict=True)
+    traced = [(name, parameter) for name, parameter, flag in pairs if flag]
+    names = [f"constant_{i}" for i in range(len(jaxpr.consts))] + [name for name, _ in traced]
+    active = [
+        parameter and is_inexact(var.aval)
+        for (_, parameter), var in zip(traced, jaxpr.jaxpr.invars, strict=True)
+    ]
+    roots = [True] * results.num_outputs + [False] * results.num_aux
+    graph = build_graph(jaxpr, active, names, roots)
+    call = Call(arguments, tuple(jaxpr.consts), results.out_tree, results.aux, argnums)
+    return replace(graph, call=call), call
+
+
+def _flatten_results(results: Any, has_aux: bool, notes: _Results) -> list[Any]:
+    aux = ()
+    if has_aux:
+        if not isinstance(results, (tuple, list)) or len(results) != 2:
+            raise complain(
+                TypeError,
+                "with has_aux=True the function must return a pair (result, aux), but it "
+                f"returned {type(results).__name__}.",
+            )
+        results, aux = results
+    outputs, notes.out_tree = jax.tree.flatten(results)
+    for value in outputs:
+        if not _compat.is_typed(value):
+            raise complain(
+                TypeError,
+                f"the function returned {value!r}, of type {type(value).__name__}, which is not "
+                "a valid JAX type.",
+                remedy="Return arrays and numbers; other results can go into aux (has_aux=True).",
+            )
+    leaves, notes.aux_tree = jax.tree.flatten(aux)
+    dynamic = [isinstance(leaf, (jax.Array, np.ndarray, np.generic)) for leaf in leaves]
+    notes.static = [(i, leaf) for i, leaf in enumerate(leaves) if not dynamic[i]]
+    kept = [leaf for i, leaf in enumerate(leaves) if dynamic[i]]
+    notes.num_outputs, notes.num_aux = len(outputs), len(kept)
+    return [*outputs, *kept]

@@ -1,0 +1,158 @@
+"""The one file that touches JAX's jaxprs and internals, so that a new JAX version breaks at most here.
+
+Everything here comes from ``jax.extend`` where that offers it. Nothing else in dendrax imports
+``jax.extend`` or ``jax._src``; a test enforces that.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src.ad_util import zeros_like_aval
+from jax.extend import core as jex_core
+from jax.extend import source_info_util
+
+ClosedJaxpr = jex_core.ClosedJaxpr
+Jaxpr = jex_core.Jaxpr
+JaxprEqn = jex_core.JaxprEqn
+Var = jex_core.Var
+Literal = jex_core.Literal
+Atom = Var | Literal
+
+# Primitives have been renamed over time; both spellings stand for the same thing.
+JIT_PRIMITIVES = ("jit", "pjit", "closed_call", "core_call")
+REMAT_PRIMITIVES = ("remat2", "checkpoint", "remat")
+SUM_PRIMITIVE = "add_any"
+
+source_info_util.register_exclusion(os.path.dirname(os.path.abspath(__file__)))
+
+
+def is_tracer(value: Any) -> bool:
+    """Whether ``value`` is being traced by JAX rather than concrete."""
+    return isinstance(value, jax.core.Tracer)
+
+
+def is_typed(value: Any) -> bool:
+    """Whether JAX accepts ``value`` as an array or scalar."""
+    return jex_core.valid_jaxtype(value)
+
+
+def aval_of(value: Any) -> Any:
+    """The abstract value (shape, dtype, weak type, sharding) of an array, scalar or tracer."""
+    return jax.typeof(value)
+
+
+def closed(jaxpr: Any) -> ClosedJaxpr:
+    """``jaxpr`` as a closed jaxpr; some primitives keep an open one without constants."""
+    return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
+
+
+def as_function(jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:
+    """The function that a closed jaxpr describes: flat arguments in, list of results out."""
+    return jex_core.jaxpr_as_fun(jaxpr)
+
+
+def unique_vars(atoms: Sequence[Atom]) -> list[Var]:
+    """The variables among ``atoms``, each once, in order of first appearance."""
+    return list(dict.fromkeys(atom for atom in atoms if isinstance(atom, Var)))
+
+
+def with_equations(
+    jaxpr: Jaxpr, eqns: Sequence[JaxprEqn], invars: Sequence[Var], outvars: Sequence[Atom]
+) -> ClosedJaxpr:
+    """A closed jaxpr of only these equations, from ``invars`` to ``outvars``."""
+    effects = frozenset().union(*(eqn.effects for eqn in eqns))
+    return ClosedJaxpr(
+        jaxpr.replace(
+            constvars=[],
+            invars=list(invars),
+            outvars=list(outvars),
+            eqns=list(eqns),
+            effects=effects,
+            debug_info=_unknown_names(jaxpr.debug_info),
+        ),
+        (),
+    )
+
+
+def _unknown_names(debug_info: Any) -> Any:
+    return debug_info.with_unknown_names() if hasattr(debug_info, "with_unknown_names") else None
+
+
+def one_equation(jaxpr: Jaxpr, eqn: JaxprEqn) -> ClosedJaxpr:
+    """The equation alone as a jaxpr. A variable that it uses twice becomes one argument."""
+    return with_equations(jaxpr, [eqn], unique_vars(eqn.invars), eqn.outvars)
+
+
+def live_equations(eqns: Sequence[JaxprEqn], outvars: Sequence[Atom]) -> list[JaxprEqn]:
+    """The equations that ``outvars`` depend on, in program order."""
+    live = set(unique_vars(outvars))
+    kept = []
+    for eqn in reversed(eqns):
+        if not live.isdisjoint(eqn.outvars) or eqn.effects:
+            kept.append(eqn)
+            live.update(unique_vars(eqn.invars))
+    return kept[::-1]
+
+
+def evaluate(eqn: JaxprEqn, jaxpr: Jaxpr, env: dict[Var, Any]) -> None:
+    """Run one equation, reading its inputs from ``env`` and writing its results there."""
+    alone = one_equation(jaxpr, eqn)
+    results = as_function(alone)(*(env[var] for var in alone.jaxpr.invars))
+    env.update(zip(eqn.outvars, results, strict=True))
+
+
+def inner_jaxprs(eqn: JaxprEqn) -> Iterator[Any]:
+    """The jaxprs that an equation carries in its parameters."""
+    return jex_core.jaxprs_in_params(eqn.params)
+
+
+def source_line(eqn: JaxprEqn) -> str:
+    """The user's source line that made an equation, as ``file.py:12 (function)``."""
+    return source_info_util.summarize(eqn.source_info)
+
+
+def scope(eqn: JaxprEqn) -> str:
+    """The ``jax.named_scope`` path that an equation was made under."""
+    return str(eqn.source_info.name_stack)
+
+
+def argument_names(jaxpr: ClosedJaxpr) -> tuple[str, ...] | None:
+    """The arguments' names as JAX prints them (``params['w']``), where it knows them."""
+    return getattr(jaxpr.jaxpr.debug_info, "arg_names", None)
+
+
+def is_debugging(eqn: JaxprEqn) -> bool:
+    """Whether an equation only watches (``jax.debug.print`` and friends)."""
+    return eqn.primitive.name in ("debug_callback", "debug_print")
+
+
+def has_specified_sharding(eqn: JaxprEqn) -> bool:
+    """Whether a ``jit`` equation fixes the sharding of an argument or result."""
+    given = (*eqn.params.get("in_shardings", ()), *eqn.params.get("out_shardings", ()))
+    return any(isinstance(sharding, jax.sharding.Sharding) for sharding in given)
+
+
+def zeros(aval: Any) -> Any:
+    """An error of zero for a value of type ``aval``."""
+    return zeros_like_aval(aval.to_tangent_aval())
+
+
+def saves(policy: Callable[..., Any], eqn: JaxprEqn) -> bool:
+    """Whether a `jax.checkpoint` policy keeps the results of an equation.
+
+    A policy that would offload them to the host counts as keeping them.
+    """
+    verdict = policy(eqn.primitive, *(atom.aval for atom in eqn.invars), **eqn.params)
+    return bool(verdict) and type(verdict).__name__ != "RecomputeType"
+
+
+def round_to_own_precision(value: Any) -> Any:
+    """Undo the excess precision that XLA may keep, so that saved and recomputed values agree."""
+    dtype = jax.typeof(value).dtype
+    if not jax.dtypes.issubdtype(dtype, np.floating):
+        return value
+    info = jax.numpy.finfo(dtype)
+    return jax.lax.reduce_precision(value, exponent_bits=info.nexp, mantissa_bits=info.nmant)

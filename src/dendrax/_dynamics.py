@@ -1,0 +1,309 @@
+"""The full dynamics: every value node moves at every time step, exactly as the equations say.
+
+A graph with delays and a `Schedule` enter; the leaves' gradients, and records if asked for, leave.
+Time is one compiled loop (under `jax.disable_jit` it runs operation by operation).
+
+A delay of ``m`` on an edge *is* a chain of ``m`` identity vertices, with value nodes and errors that
+follow the same equations. The chain is kept as one array with a leading axis of length ``m``: place
+0 is next to the source, place ``m - 1`` next to the user. It holds the terms of a message apart
+(`dendrax._local.Circuit`), so that its end adds them up in the same order as without a delay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dendrax import _compat
+from dendrax._equations import (
+    add_messages,
+    carried_error,
+    energy,
+    prediction_error,
+    updated_error,
+    value_change,
+)
+from dendrax._graph import Edge, Graph, Port, Vertex
+from dendrax._local import Circuit
+
+Array = Any
+Init = Callable[[Vertex, Any], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """How a rule wants the dynamics run.
+
+    - ``gamma``: the integration step γ.
+    - ``num_steps``: how many time steps.
+    - ``learn_at[edge]``: when the leaf at the start of an edge learns from the vertex at its end.
+    - ``init``: where a value node starts, given its vertex and its forward value; ``None`` is the
+      forward value itself, with an error of exactly zero.
+    """
+
+    gamma: float
+    num_steps: int
+    learn_at: Mapping[Edge, int]
+    init: Init | None = None
+
+
+class Clamp(NamedTuple):
+    """What holds the outputs: a constant error (a loss or cotangent), targets, or nothing."""
+
+    errors: Sequence[Any] | None = None
+    targets: Sequence[Any] | None = None
+
+
+class State(NamedTuple):
+    """Everything that changes over time. ``mu`` and the errors lag one prediction behind."""
+
+    x: dict[Port, Array]
+    error: dict[Port, Array]
+    mu: dict[Port, Array]
+    line_x: dict[Edge, Array]
+    line_error: dict[Edge, tuple[Array, ...]]
+    line_mu: dict[Edge, Array]
+    learned: dict[Edge, tuple[Array, ...]]
+
+
+class Moment(NamedTuple):
+    """The quantities at one time, for the records."""
+
+    energy: Array
+    x: dict[Port, Array]
+    mu: dict[Port, Array]
+    epsilon: dict[Port, Array]
+
+
+def run_dynamics(
+    graph: Graph,
+    delays: Mapping[Edge, int],
+    schedule: Schedule,
+    leaves: Sequence[Any],
+    clamp: Clamp,
+    record: Sequence[str] = (),
+) -> tuple[list[Any], State, dict[str, Any]]:
+    """Run the dynamics; return each leaf's gradient (``None``: no error), the end, the records."""
+    circuit = _Dynamics(graph, delays, schedule, leaves, clamp)
+
+    def step(state: State, t: Array) -> tuple[State, dict[str, Any]]:
+        state, moment = circuit.step(state, t)
+        return state, {name: getattr(moment, name) for name in record}
+
+    times = jnp.arange(schedule.num_steps)
+    state, records = jax.lax.scan(step, circuit.start(), times)
+    return circuit.gradients(state), state, records
+
+
+class _Dynamics:
+    """The graph prepared for the loop: circuits, delay lines, what is clamped."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        delays: Mapping[Edge, int],
+        schedule: Schedule,
+        leaves: Sequence[Any],
+        clamp: Clamp,
+    ):
+        self.graph, self.schedule, self.clamp = graph, schedule, clamp
+        flow = self.flow = graph.flow
+        self.lines = {edge: delay for edge, delay in delays.items() if delay}
+        self.forward = _evaluate(graph, leaves)
+        self.circuits = {v.index: self._circuit(v) for v in graph.active}
+        self.errors = [Port(v.index, o) for v in graph.active for o in flow.emitted[v.index]]
+        self.roots = self._clamped_roots()
+        self.free = [port for port in self.errors if port not in self.roots]
+        self.edges_to: dict[Port, list[Edge]] = {}
+        for edge in reversed(graph.edges):  # reverse program order, as JAX adds
+            self.edges_to.setdefault(edge.source, []).append(edge)
+
+    def _circuit(self, v: Vertex) -> Circuit:
+        avals = [_compat.aval_of(self.forward[port]) for port in v.inputs]
+        assert v.function is not None
+        flow = self.flow
+        return Circuit(v.function, avals, flow.emitted[v.index], flow.received[v.index])
+
+    def _clamped_roots(self) -> dict[Port, Any]:
+        """The clamped outputs, each with its constant error or its target."""
+        given = self.clamp.errors if self.clamp.targets is None else self.clamp.targets
+        if given is None:
+            return {}
+        ports = zip(self.graph.outputs, self.graph.roots, given, strict=True)
+        return {port: value for port, root, value in ports if root and port in set(self.errors)}
+
+    # ---- the start -------------------------------------------------------------------------------
+
+    def start(self) -> State:
+        """Value nodes at their start, errors ``μ - x`` (exactly zero at the forward pass)."""
+        init = self.schedule.init
+        x = {port: self.forward[port] for port in self.free}
+        if init is not None:
+            x = {port: init(self.graph[port.vertex], value) for port, value in x.items()}
+        line_x = {
+            edge: jnp.stack([x.get(edge.source, self.forward[edge.source])] * delay)
+            for edge, delay in self.lines.items()
+        }
+        mu = {port: self.forward[port] for port in self.errors}
+        if init is not None:
+            mu, _ = self._predict(x, line_x)
+        error = {port: self._first_error(port, mu[port], x) for port in self.errors}
+        terms = {edge: self._zero_terms(edge) for edge in self.graph.edges}
+        line_error = {
+            edge: tuple(jnp.stack([zero] * delay) for zero in terms[edge])
+            for edge, delay in self.lines.items()
+        }
+        learned = {edge: terms[edge] for edge in self.schedule.learn_at}
+        return State(x, error, mu, line_x, line_error, line_x, learned)
+
+    def _first_error(self, port: Port, mu: Array, x: dict[Port, Array]) -> Array:
+        if port in self.roots:
+            value = jnp.asarray(self.roots[port], mu.dtype)
+            return prediction_error(mu, value) if self.clamp.errors is None else value
+        return jnp.zeros_like(mu) if self.schedule.init is None else prediction_error(mu, x[port])
+
+    def _zero_terms(self, edge: Edge) -> tuple[Array, ...]:
+        user = self.graph[edge.user]
+        position = self.flow.received[edge.user].index(user.inputs.index(edge.source))
+        count = self.circuits[edge.user].num_terms[position]
+        return (jnp.zeros_like(self.forward[edge.source]),) * count
+
+    # ---- one time step ---------------------------------------------------------------------------
+
+    def step(self, state: State, t: Array) -> tuple[State, Moment]:
+        """Predict, take errors and messages, learn what is due, then move every value node."""
+        mu, residuals = self._predict(state.x, state.line_x)
+        before = jax.tree.map(lambda new, old: jnp.where(t == 0, new, old), mu, state.mu)
+        error = {
+            port: self._error_now(port, state.error[port], mu[port], before[port])
+            for port in self.errors
+        }
+        lines = self._lines_now(state, t)
+        messages = self._messages(residuals, error)
+        arriving = {
+            edge: tuple(term[0] for term in lines[edge][0]) if edge in lines else messages[edge]
+            for edge in self.graph.edges
+        }
+        learned = {
+            edge: tuple(
+                jnp.where(t == self.schedule.learn_at[edge], new, old)
+                for new, old in zip(arriving[edge], terms, strict=True)
+            )
+            for edge, terms in state.learned.items()
+        }
+        moment = self._moment(state, mu, error, lines)
+        dx = {port: self._change(port, error[port], arriving) for port in self.free}
+        x = {port: state.x[port] + dx[port] for port in self.free}
+        carried = {
+            port: carried_error(value, dx[port]) if port in dx else value
+            for port, value in error.items()
+        }
+        line_x, line_error = self._move_lines(state, lines, messages)
+        line_mu = {edge: line[1] for edge, line in lines.items()}
+        return State(x, carried, mu, line_x, line_error, line_mu, learned), moment
+
+    def _predict(self, x: dict[Port, Array], line_x: dict[Edge, Array]) -> tuple[Any, Any]:
+        """μ of every vertex from the value nodes of its inputs, seen through the delays."""
+        mu, residuals = {}, {}
+        for index, circuit in self.circuits.items():
+            inputs = []
+            for port in self.graph[index].inputs:
+                edge = Edge(port, index)
+                seen = line_x[edge][-1] if edge in line_x else x.get(port, self.forward[port])
+                inputs.append(seen)
+            values, residuals[index] = circuit.predict(inputs)
+            ports = (Port(index, o) for o in self.flow.emitted[index])
+            mu.update(zip(ports, values, strict=True))
+        return mu, residuals
+
+    def _error_now(self, port: Port, carried: Array, mu: Array, before: Array) -> Array:
+        if port in self.roots and self.clamp.targets is None:
+            return carried  # a loss pulls with a constant error
+        return updated_error(carried, mu, before)
+
+    def _lines_now(self, state: State, t: Array) -> dict[Edge, tuple[tuple[Array, ...], Array]]:
+        """The errors (in terms) and predictions of the identity vertices of each delay line."""
+        lines = {}
+        for edge, x in state.line_x.items():
+            source = state.x.get(edge.source, self.forward[edge.source])
+            mu = jnp.concatenate([source[None], x[:-1]])
+            before = jnp.where(t == 0, mu, state.line_mu[edge])
+            first, *rest = state.line_error[edge]
+            lines[edge] = ((updated_error(first, mu, before), *rest), mu)
+        return lines
+
+    def _messages(self, residuals: Any, error: dict[Port, Array]) -> dict[Edge, tuple[Array, ...]]:
+        """ε_j ∂μ_j/∂x_i for every edge, in terms."""
+        messages = {}
+        for index, circuit in self.circuits.items():
+            errors = [error[Port(index, o)] for o in self.flow.emitted[index]]
+            inputs = self.graph[index].inputs
+            edges = [Edge(inputs[k], index) for k in self.flow.received[index]]
+            messages.update(zip(edges, circuit.messages(residuals[index], errors), strict=True))
+        return messages
+
+    def _change(self, port: Port, error: Array, arriving: dict[Edge, tuple[Array, ...]]) -> Array:
+        terms = [term for edge in self.edges_to.get(port, ()) for term in arriving[edge]]
+        return value_change(self.schedule.gamma, error, add_messages(terms))
+
+    def _move_lines(
+        self, state: State, lines: dict[Edge, Any], messages: dict[Edge, tuple[Array, ...]]
+    ) -> tuple[dict[Edge, Array], dict[Edge, tuple[Array, ...]]]:
+        """Identity vertices move too; each hands its message, in terms, to the one before it."""
+        line_x, line_error = {}, {}
+        for edge, (terms, _) in lines.items():
+            incoming = [
+                jnp.concatenate([term[1:], message[None]])
+                for term, message in zip(terms, messages[edge], strict=True)
+            ]
+            changes = [
+                value_change(self.schedule.gamma, term, message)
+                for term, message in zip(terms, incoming, strict=True)
+            ]
+            line_x[edge] = state.line_x[edge] + add_messages(changes)
+            line_error[edge] = tuple(map(carried_error, terms, changes))
+        return line_x, line_error
+
+    def _moment(
+        self, state: State, mu: dict[Port, Array], error: dict[Port, Array], lines: dict[Edge, Any]
+    ) -> Moment:
+        held = self.clamp.errors is not None
+        inner = [value for port, value in error.items() if not (held and port in self.roots)]
+        inner += [add_messages(terms) for terms, _ in lines.values()]
+        parts = [energy(value) for value in inner]
+        if held:  # F = L + internal energies; the loss is linear in what its vertex predicts
+            parts += [jnp.sum((error[port] * mu[port]).real) for port in self.roots]
+        total = sum(part.astype(jnp.result_type(float)) for part in parts)
+        x = {port: state.x.get(port, self._held_value(port, mu, error)) for port in self.errors}
+        return Moment(jnp.asarray(total), x, mu, error)
+
+    def _held_value(self, port: Port, mu: dict[Port, Array], error: dict[Port, Array]) -> Array:
+        """Where a clamped output is held: at its target, or ``error`` away from its prediction."""
+        return carried_error(mu[port], error[port])
+
+    # ---- the end ---------------------------------------------------------------------------------
+
+    def gradients(self, state: State) -> list[Any]:
+        """∂F/∂ζ of each leaf: what it learned from its users, added in reverse program order."""
+        return [
+            add_messages(
+                term
+                for edge in self.edges_to.get(Port(leaf), ())
+                for term in state.learned[edge]
+            )
+            for leaf in self.graph.leaves
+        ]
+
+
+def _evaluate(graph: Graph, leaves: Sequence[Any]) -> dict[Port, Array]:
+    """The forward pass, and with it everything that stays clamped."""
+    env = {Port(leaf): value for leaf, value in zip(graph.leaves, leaves, strict=True)}
+    for v in graph.vertices:
+        if v.function is not None:
+            outputs = v.function(*(env[port] for port in v.inputs))
+            env.update((Port(v.index, o), value) for o, value in enumerate(outputs))
+    return env

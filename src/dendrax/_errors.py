@@ -1,0 +1,62 @@
+"""How dendrax words its errors: who complains, what is wrong and where, and what to do about it.
+
+Errors have the type that JAX itself would raise (``TypeError``, ``ValueError``,
+``NotImplementedError``), so code that catches JAX's errors catches ours.
+"""
+
+import contextlib
+import contextvars
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_public_function = contextvars.ContextVar("public_function", default="dendrax")
+
+
+@contextlib.contextmanager
+def speaking_as(name: str) -> Iterator[None]:
+    """Errors raised inside name the public function ``name``, unless an outer one already speaks."""
+    if _public_function.get() != "dendrax":
+        yield
+        return
+    token = _public_function.set(name)
+    try:
+        yield
+    finally:
+        _public_function.reset(token)
+
+
+def public(name: str) -> Callable[[_F], _F]:
+    """Decorator form of `speaking_as`."""
+
+    def decorate(function: _F) -> _F:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with speaking_as(name):
+                return function(*args, **kwargs)
+
+        return wrapped  # pyright: ignore[reportReturnType]
+
+    return decorate
+
+
+def complain(
+    kind: type[Exception], problem: str, *, remedy: str = "", source: str = ""
+) -> Exception:
+    """The exception to raise: public function, problem, the user's source line, remedy."""
+    lines = [f"{_public_function.get()}: {problem}"]
+    if source:
+        lines.append(f"  at {source}")
+    if remedy:
+        lines.append(f"  {remedy}")
+    return kind("\n".join(lines))
+
+
+def one_of(setting: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    """Raise ``ValueError`` unless ``value`` is one of the ``allowed`` values of a setting."""
+    if not any(value is choice or value == choice for choice in allowed):
+        choices = ", ".join(repr(choice) for choice in allowed)
+        raise complain(
+            ValueError, f"{setting}={value!r} is not known.", remedy=f"Use one of: {choices}."
+        )

@@ -1,0 +1,242 @@
+"""The computational graph: vertices in program order, and who uses whom. No array maths here.
+
+The paper draws the reverse pass: the output is the root, `P(i)` are the vertices that *use* vertex
+`i` and `C(i)` its inputs. In code these are ``users`` and ``inputs``.
+
+A vertex may have several outputs (``jnp.linalg.eigh`` has two), so an edge starts at a `Port`: a
+vertex and one of its outputs. Its value node, prediction and error are then tuples.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+Kind = Literal["parameter", "data", "internal", "delay"]
+
+
+class Port(NamedTuple):
+    """One output of one vertex, by index: where an edge starts."""
+
+    vertex: int
+    output: int = 0
+
+
+class Edge(NamedTuple):
+    """The error-carrying connection from an output of one vertex to the vertex that uses it."""
+
+    source: Port
+    user: int
+
+
+@dataclass(frozen=True, eq=False)
+class Vertex:
+    """One elementary function of the graph, or one of its leaves.
+
+    - ``inputs``: the ports it reads, each once.
+    - ``outputs``: shape and dtype of each output.
+    - ``function``: the local function ``inputs -> outputs``; ``None`` for a leaf.
+    - ``depends``: for each output a bit mask: bit ``k`` is set if an error at that output sends a
+      message to input ``k``.
+    - ``carries``: for each output, whether it depends on a parameter through such connections.
+    - ``source``: the line of the user's code it comes from.
+    """
+
+    index: int
+    kind: Kind
+    name: str
+    outputs: tuple[Any, ...]
+    inputs: tuple[Port, ...] = ()
+    function: Callable[..., Sequence[Any]] | None = None
+    depends: tuple[int, ...] = ()
+    carries: tuple[bool, ...] = ()
+    source: str = ""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the first output."""
+        return self.outputs[0].shape
+
+    @property
+    def dtype(self) -> Any:
+        """Dtype of the first output."""
+        return self.outputs[0].dtype
+
+    def __repr__(self) -> str:
+        types = ", ".join(
+            f"{aval.dtype}[{','.join(map(str, aval.shape))}]" for aval in self.outputs
+        )
+        return f"<{self.kind} {self.name}: {types}>"
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A function as vertices in topological (program) order.
+
+    - ``leaves``: indices of the leaves in the order of the function's inputs.
+    - ``outputs``: the port of each result.
+    - ``roots``: which results start an error (the loss; not auxiliary results).
+
+    Iterate over a graph for its vertices; index it by position or by name. ``graph.users(v)`` are
+    the vertices that use ``v``.
+    """
+
+    vertices: tuple[Vertex, ...]
+    leaves: tuple[int, ...]
+    outputs: tuple[Port, ...]
+    roots: tuple[bool, ...]
+    call: Any = field(default=None, repr=False)
+
+    def __iter__(self) -> Iterator[Vertex]:
+        return iter(self.vertices)
+
+    def __len__(self) -> int:
+        return len(self.vertices)
+
+    def __getitem__(self, key: int | str) -> Vertex:
+        return self.vertices[key] if isinstance(key, int) else self.vertices[self._by_name[key]]
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, int]:
+        return {v.name: v.index for v in self.vertices}
+
+    @functools.cached_property
+    def flow(self) -> Flow:
+        """Where errors flow when every root has one."""
+        return self.flow_from(self.roots)
+
+    @functools.cached_property
+    def _flows(self) -> dict[Any, Flow]:
+        return {}
+
+    def flow_from(self, seeded: tuple[bool, ...], preset: tuple[bool, ...] = ()) -> Flow:
+        """Where errors flow that start at the ``seeded`` outputs; see `flow_of`."""
+        key = (seeded, preset)
+        if key not in self._flows:
+            self._flows[key] = flow_of(self, seeded, preset)
+        return self._flows[key]
+
+    @functools.cached_property
+    def edges(self) -> tuple[Edge, ...]:
+        """The connections that carry errors, by user in program order."""
+        flow = self.flow
+        return tuple(
+            Edge(v.inputs[k], v.index) for v in self.vertices for k in flow.received[v.index]
+        )
+
+    @functools.cached_property
+    def _users(self) -> tuple[tuple[int, ...], ...]:
+        users: list[list[int]] = [[] for _ in self.vertices]
+        for v in self.vertices:
+            for index in dict.fromkeys(port.vertex for port in v.inputs):
+                users[index].append(v.index)
+        return tuple(map(tuple, users))
+
+    def users(self, v: Vertex | int) -> tuple[Vertex, ...]:
+        """The vertices that use ``v``, in program order."""
+        index = v.index if isinstance(v, Vertex) else v
+        return tuple(self.vertices[user] for user in self._users[index])
+
+    def inputs(self, v: Vertex | int) -> tuple[Vertex, ...]:
+        """The vertices that ``v`` uses."""
+        vertex = v if isinstance(v, Vertex) else self.vertices[v]
+        return tuple(self.vertices[port.vertex] for port in vertex.inputs)
+
+    @property
+    def parameters(self) -> tuple[Vertex, ...]:
+        """The leaves that learn."""
+        return tuple(self.vertices[i] for i in self.leaves if self[i].kind == "parameter")
+
+    @property
+    def data(self) -> tuple[Vertex, ...]:
+        """The leaves that are clamped."""
+        return tuple(self.vertices[i] for i in self.leaves if self[i].kind == "data")
+
+    @functools.cached_property
+    def active(self) -> tuple[Vertex, ...]:
+        """The internal vertices that have a value node and an error, in program order."""
+        emitted = self.flow.emitted
+        return tuple(v for v in self.vertices if v.function is not None and emitted[v.index])
+
+    def __repr__(self) -> str:
+        counts = Counter(v.kind for v in self.vertices)
+        silent = counts["internal"] + counts["delay"] - len(self.active)
+        lines = [
+            f"Graph: {len(self)} vertices, {len(self.edges)} edges that carry errors",
+            f"  {counts['parameter']} parameters, {counts['data']} data, "
+            f"{len(self.active)} internal vertices with an error, {silent} without",
+        ]
+        return "\n".join([*lines, *_listing(self.vertices)])
+
+
+def _listing(vertices: Sequence[Vertex], most: int = 24) -> list[str]:
+    """One line a vertex; of a long list the head and the tail."""
+    width = max((len(v.name) for v in vertices), default=0)
+
+    def line(v: Vertex) -> str:
+        types = " ".join(f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in v.outputs)
+        return f"  {v.index:>5} {v.kind:<9} {v.name:<{width}}  {types:<18} {v.source}".rstrip()
+
+    if len(vertices) <= most:
+        return [line(v) for v in vertices]
+    half = most // 2
+    return [
+        *map(line, vertices[:half]),
+        f"  ... {len(vertices) - 2 * half} more ...",
+        *map(line, vertices[-half:]),
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """Where errors flow, for a given set of outputs at which they start; all by vertex index.
+
+    - ``emitted``: the outputs of the vertex that have an error.
+    - ``received``: the input positions to which the vertex sends a message.
+    - ``summed``: those of them at which other messages have already been added up when this one
+      comes (messages are added in reverse program order, as JAX does).
+    """
+
+    emitted: tuple[tuple[int, ...], ...]
+    received: tuple[tuple[int, ...], ...]
+    summed: tuple[tuple[int, ...], ...]
+
+
+def flow_of(graph: Graph, seeded: tuple[bool, ...], preset: tuple[bool, ...] = ()) -> Flow:
+    """The flow of errors that start at the ``seeded`` outputs.
+
+    ``preset[i]`` says that leaf ``i`` already holds a sum when the wave starts (a weight inside
+    the body of a scan does: the sum of the later time steps).
+    """
+    count = len(graph.vertices)
+    emitted: list[tuple[int, ...]] = [()] * count
+    received: list[tuple[int, ...]] = [()] * count
+    summed: list[tuple[int, ...]] = [()] * count
+    present = {port for port, seed in zip(graph.outputs, seeded, strict=True) if seed}
+    present |= {Port(leaf) for leaf, given in zip(graph.leaves, preset, strict=False) if given}
+
+    def carries(port: Port) -> bool:
+        return graph.vertices[port.vertex].carries[port.output]
+
+    for v in reversed(graph.vertices):
+        outputs = range(len(v.outputs))
+        emitted[v.index] = tuple(o for o in outputs if v.carries[o] and (v.index, o) in present)
+        mask = functools.reduce(int.__or__, (v.depends[o] for o in emitted[v.index] if v.inputs), 0)
+        targets = [k for k, port in enumerate(v.inputs) if mask >> k & 1 and carries(port)]
+        received[v.index] = tuple(targets)
+        summed[v.index] = tuple(k for k in targets if v.inputs[k] in present)
+        present.update(v.inputs[k] for k in targets)
+    return Flow(tuple(emitted), tuple(received), tuple(summed))
+
+
+def reaches(graph: Graph) -> tuple[int, ...]:
+    """For each output a bit mask of the leaves that an error at that output reaches."""
+    masks: dict[Port, int] = {Port(leaf): 1 << i for i, leaf in enumerate(graph.leaves)}
+    for v in (v for v in graph.vertices if v.function is not None):
+        for o, depends in enumerate(v.depends):
+            ports = (port for k, port in enumerate(v.inputs) if depends >> k & 1)
+            masks[Port(v.index, o)] = functools.reduce(int.__or__, map(masks.__getitem__, ports), 0)
+    return tuple(masks.get(port, 0) for port in graph.outputs)

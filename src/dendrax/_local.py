@@ -1,0 +1,249 @@
+"""One vertex's own function: evaluate it, linearise it, and see which inputs its errors reach.
+
+This is the only file that calls `jax.vjp`, and it only ever does so on one vertex's function.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from dendrax import _compat
+from dendrax._errors import complain
+
+
+@dataclass(frozen=True, eq=False)
+class Equation:
+    """One equation of a jaxpr as a local function. A variable it uses twice is one argument."""
+
+    jaxpr: _compat.ClosedJaxpr
+    source: str
+
+    @functools.cached_property
+    def _function(self) -> Callable[..., list[Any]]:
+        return _compat.as_function(self.jaxpr)
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        return self._function(*inputs)
+
+    @property
+    def primitive(self) -> str:
+        return self.jaxpr.eqns[0].primitive.name
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """A literal of the program."""
+
+    value: Any
+
+    def __call__(self) -> list[Any]:
+        return [self.value]
+
+
+def identity(*inputs: Any) -> list[Any]:
+    """The function of delays and ports."""
+    return list(inputs)
+
+
+def is_inexact(aval: Any) -> bool:
+    """Whether values of this type can carry an error at all."""
+    return jax.dtypes.issubdtype(aval.dtype, np.inexact)
+
+
+def linearise(
+    function: Callable[..., Sequence[Any]],
+    inputs: Sequence[Any],
+    emitted: Sequence[int],
+    received: Sequence[int],
+    summed: Sequence[int],
+) -> tuple[list[Any], Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
+    """Evaluate a local function at its inputs and take its local pullback.
+
+    **Arguments:**
+
+    - `emitted`: the outputs that will have an error.
+    - `received`: the inputs that get a message.
+    - `summed`: those of `received` at which a sum of earlier messages is waiting.
+
+    **Returns:** all outputs, and a pullback from ``(errors, sums)`` to the new sums, one for each
+    of `received`. The waiting sums pass *through* the pullback: we differentiate ``x -> (g(x), x)``,
+    so that each term of the message is added to the sum in the order in which JAX adds it.
+    """
+
+    def local(*values: Any) -> tuple[Any, list[Any]]:
+        merged = list(inputs)
+        for k, value in zip(received, values, strict=True):
+            merged[k] = value
+        outputs = function(*merged)
+        kept = tuple(outputs[o] for o in emitted)
+        return (kept, tuple(merged[k] for k in summed)), outputs
+
+    _, pullback, outputs = jax.vjp(local, *(inputs[k] for k in received), has_aux=True)
+    return outputs, pullback
+
+
+def dependencies(equation: Equation, active: tuple[bool, ...]) -> tuple[int, ...]:
+    """For each output a bit mask of the ``active`` inputs that its error sends a message to.
+
+    Found from the local pullback itself: a message that does not depend on the error (what is
+    behind ``stop_gradient``, ``floor``, a comparison) does not exist.
+    """
+    key = _signature(equation, active)
+    if key is None:
+        return _dependencies(equation, active)
+    if key not in _known:
+        if len(_known) > 10_000:
+            _known.clear()
+        _known[key] = _dependencies(equation, active)
+    return _known[key]
+
+
+_known: dict[Any, tuple[int, ...]] = {}
+
+
+def _signature(equation: Equation, active: tuple[bool, ...]) -> Any:
+    """What decides the dependencies; ``None`` where that is more than a few plain values."""
+    eqn = equation.jaxpr.eqns[0]
+    if next(iter(_compat.inner_jaxprs(eqn)), None) is not None or any(
+        callable(value) for value in eqn.params.values()
+    ):
+        return None
+    position = {var: k for k, var in enumerate(equation.jaxpr.jaxpr.invars)}
+    inputs = tuple(
+        (position[atom] if isinstance(atom, _compat.Var) else None, atom.aval)
+        for atom in eqn.invars
+    )
+    key = (eqn.primitive, tuple(sorted(eqn.params.items())), inputs, active)
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _dependencies(equation: Equation, active: tuple[bool, ...]) -> tuple[int, ...]:
+    received = [k for k, is_active in enumerate(active) if is_active]
+    emitted = [o for o, aval in enumerate(equation.jaxpr.out_avals) if is_inexact(aval)]
+    masks = [0] * len(equation.jaxpr.out_avals)
+    if not emitted:
+        return tuple(masks)
+
+    def pull(inputs: Sequence[Any], errors: Any) -> Any:
+        _, pullback = linearise(equation, inputs, emitted, received, ())
+        return pullback((errors, ()))
+
+    in_avals = list(equation.jaxpr.in_avals)
+    errors = tuple(equation.jaxpr.out_avals[o] for o in emitted)
+    try:
+        jaxpr = jax.make_jaxpr(pull)(in_avals, errors)
+    except Exception as error:
+        raise _cannot_differentiate(equation, error) from error
+    reached = _reached_by(jaxpr, list(range(len(in_avals), len(in_avals) + len(errors))))
+    for k, sources in zip(received, reached, strict=True):
+        for position, o in enumerate(emitted):
+            masks[o] |= (sources >> position & 1) << k
+    return tuple(masks)
+
+
+def _reached_by(jaxpr: _compat.ClosedJaxpr, sources: list[int]) -> list[int]:
+    """For each result, a bit mask of the ``sources`` (argument positions) that it depends on."""
+    masks: dict[Any, int] = {jaxpr.jaxpr.invars[i]: 1 << p for p, i in enumerate(sources)}
+
+    def read(atom: Any) -> int:
+        return masks.get(atom, 0) if isinstance(atom, _compat.Var) else 0
+
+    for eqn in jaxpr.eqns:
+        mask = functools.reduce(int.__or__, map(read, eqn.invars), 0)
+        masks.update(dict.fromkeys(eqn.outvars, mask))
+    return [read(atom) for atom in jaxpr.jaxpr.outvars]
+
+
+def _cannot_differentiate(equation: Equation, error: Exception) -> Exception:
+    kind = type(error) if isinstance(error, (TypeError, ValueError)) else NotImplementedError
+    try:
+        return complain(
+            kind,
+            f"JAX has no reverse derivative for '{equation.primitive}': {error}",
+            source=equation.source,
+            remedy="Wrap the operation in jax.custom_vjp or jax.custom_jvp, or cut it off with "
+            "jax.lax.stop_gradient.",
+        )
+    except TypeError:  # an exception type of its own that takes other arguments
+        return error
+
+
+class Circuit:
+    """One vertex as the dynamics see it: a prediction, and messages taken apart into terms.
+
+    A pullback may be a sum of terms (that of ``tanh`` has two), which JAX adds one by one to the
+    sum that is waiting at the input. Messages that wait in a delay line are therefore kept as
+    terms until they arrive. The terms are found by looking at what the pullback adds to the sum
+    that passes through it.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Sequence[Any]],
+        in_avals: Sequence[Any],
+        emitted: Sequence[int],
+        received: Sequence[int],
+    ):
+        def forward(*inputs: Any) -> Any:
+            outputs, pullback = linearise(function, inputs, emitted, received, received)
+            residuals, self._tree = jax.tree.flatten(pullback)
+            return [outputs[o] for o in emitted], residuals
+
+        def pull(residuals: Any, errors: Any, sums: Any) -> Any:
+            return jax.tree.unflatten(self._tree, residuals)((errors, sums))
+
+        self._forward = jax.make_jaxpr(forward)(*in_avals)
+        self._num_outputs = len(emitted)
+        residuals = self._forward.out_avals[len(emitted) :]
+        errors = tuple(self._forward.out_avals[: len(emitted)])
+        sums = tuple(in_avals[k] for k in received)
+        self._set_pull(jax.make_jaxpr(pull)(residuals, errors, sums), len(residuals) + len(errors))
+
+    def _set_pull(self, program: _compat.ClosedJaxpr, num_inputs: int) -> None:
+        jaxpr = program.jaxpr
+        inputs, sums = jaxpr.invars[:num_inputs], jaxpr.invars[num_inputs:]
+        terms = [
+            _terms(jaxpr, start, end) for start, end in zip(sums, jaxpr.outvars, strict=True)
+        ]
+        results = [atom for group in terms for atom in group]
+        eqns = _compat.live_equations(jaxpr.eqns, results)
+        self._pull = _compat.with_equations(jaxpr, eqns, [*jaxpr.constvars, *inputs], results)
+        self._pull_consts = program.consts
+        self.num_terms = tuple(map(len, terms))
+
+    def predict(self, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """μ at the inputs, and what the messages need to know of it."""
+        values = _compat.as_function(self._forward)(*inputs)
+        return values[: self._num_outputs], values[self._num_outputs :]
+
+    def messages(self, residuals: Sequence[Any], errors: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """For each receiving input the terms of ε ∂μ/∂x, in the order in which they are added."""
+        flat = _compat.as_function(self._pull)(*self._pull_consts, *residuals, *errors)
+        # A pullback is linear: no error, no message. Where the derivative is infinite,
+        # multiplying would give 0 * inf = NaN instead.
+        silent = functools.reduce(jax.numpy.logical_and, [(e == 0).all() for e in errors])
+        flat = iter([jax.numpy.where(silent, jax.numpy.zeros_like(term), term) for term in flat])
+        return [tuple(next(flat) for _ in range(count)) for count in self.num_terms]
+
+
+def _terms(jaxpr: _compat.Jaxpr, start: Any, end: Any) -> list[Any]:
+    """What is added to ``start``, one after the other, to make ``end``."""
+    made_by = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
+    terms = []
+    while end is not start:
+        eqn = made_by[end]
+        if eqn.primitive.name != _compat.SUM_PRIMITIVE:
+            raise AssertionError(f"a pullback that does not add to its sum: {eqn}")
+        end, term = eqn.invars
+        terms.append(term)
+    return terms[::-1]

@@ -1,0 +1,286 @@
+"""The primitives that have a graph inside, and how they are opened: ``jit``, ``remat``, ``scan``.
+
+Each becomes one vertex whose function is a `Region`: it knows the graph of its body. Z-IL's
+wavefront runs the body's own wave inside it (`dendrax._wavefront`); for the dynamics and for
+drawing the body is written out (`dendrax._flatten`).
+
+``cond`` is one vertex, a piecewise function, as are functions with their own derivative rule
+(``custom_jvp``, ``custom_vjp``): these need no entry here. A ``while`` with a fixed trip count is
+a ``scan``; any other has no reverse derivative.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from dendrax import _compat
+from dendrax._errors import complain
+from dendrax._graph import Flow, Graph, Port, reaches
+from dendrax._local import Equation
+from dendrax._trace import OPENERS, Builder, add_equation, build_graph
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A vertex function with a graph inside.
+
+    ``body`` takes ``constants`` and then the inputs of the vertex. ``equation`` is the whole as one
+    local function, for when no error passes through; ``positions`` says which inputs it takes.
+    """
+
+    body: Graph
+    constants: tuple[Any, ...]
+    equation: Equation
+    positions: tuple[int, ...]
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        return self.equation(*(inputs[k] for k in self.positions))
+
+    def flow(self, emitted: Sequence[int]) -> Flow:
+        """Where errors flow inside when the given outputs have one."""
+        return self.body.flow_from(tuple(o in emitted for o in range(len(self.body.outputs))))
+
+
+@dataclass(frozen=True, eq=False)
+class Jit(Region):
+    """An inner ``jit``. Errors are summed inside first; the result is then added outside."""
+
+
+@dataclass(frozen=True, eq=False)
+class Remat(Region):
+    """A `jax.checkpoint` region: its values are computed again when the wave reaches it."""
+
+    policy: Callable[..., Any] | None
+    prevent_cse: bool | tuple[bool, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Scan(Region):
+    """A ``scan``: inputs are ``num_consts`` constants, ``num_carry`` carries, then the xs."""
+
+    num_consts: int
+    num_carry: int
+    length: int
+    reverse: bool
+    unroll: int | bool
+
+    def split(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Constants, carries and xs of the inputs."""
+        first, second = self.num_consts, self.num_consts + self.num_carry
+        return list(values[:first]), list(values[first:second]), list(values[second:])
+
+    @property
+    def input_leaves(self) -> tuple[int, ...]:
+        """The body's leaves that are inputs of the vertex."""
+        return self.body.leaves[len(self.constants) :]
+
+    def seeds(self, emitted: Sequence[int]) -> tuple[bool, ...]:
+        """Which outputs of the body have an error at some time step: the carries feed back."""
+        seeded = [o in emitted for o in range(len(self.body.outputs))]
+        while True:
+            flow = self.body.flow_from(tuple(seeded))
+            carries = self.split(self.input_leaves)[1]
+            grown = [seeded[k] or bool(flow.emitted[leaf]) for k, leaf in enumerate(carries)]
+            if grown == seeded[: self.num_carry]:
+                return tuple(seeded)
+            seeded[: self.num_carry] = grown
+
+    def flow(self, emitted: Sequence[int]) -> Flow:
+        seeded = self.seeds(emitted)
+        reached = self.body.flow_from(seeded).emitted
+        consts = self.split(self.input_leaves)[0]
+        waiting = (False,) * len(self.constants) + tuple(bool(reached[leaf]) for leaf in consts)
+        return self.body.flow_from(seeded, waiting)
+
+
+def _region_fields(
+    builder: Builder, eqn: _compat.JaxprEqn, jaxpr: _compat.ClosedJaxpr, active: Sequence[bool]
+) -> dict[str, Any]:
+    equation = Equation(_compat.one_equation(builder.jaxpr, eqn), _compat.source_line(eqn))
+    positions = [list(eqn.invars).index(var) for var in _compat.unique_vars(eqn.invars)]
+    return {
+        "body": _body_graph(jaxpr, tuple(active)),
+        "constants": tuple(jaxpr.consts),
+        "equation": equation,
+        "positions": tuple(positions),
+    }
+
+
+def _body_graph(jaxpr: _compat.ClosedJaxpr, active: tuple[bool, ...]) -> Graph:
+    """The body's graph. Kept, so that a function under ``jit`` is opened once, not at each call."""
+    if any(map(_compat.is_tracer, jaxpr.consts)):
+        return build_graph(jaxpr, active)
+    return _kept_body_graph(jaxpr, active)
+
+
+@functools.lru_cache(maxsize=512)
+def _kept_body_graph(jaxpr: _compat.ClosedJaxpr, active: tuple[bool, ...]) -> Graph:
+    return build_graph(jaxpr, active)
+
+
+def open_jit(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> None:
+    """Open an inner ``jit``; a sharding that it asks for becomes a vertex of its own."""
+    jaxpr = _compat.closed(eqn.params["jaxpr" if "jaxpr" in eqn.params else "call_jaxpr"])
+    ports = _constrained(builder, ports, eqn.params.get("in_shardings", ()))
+    region = Jit(**_region_fields(builder, eqn, jaxpr, builder.active(ports)))
+    builder.apply(eqn, ports, region, reaches_inputs(region))
+    results = [builder.env[var] for var in eqn.outvars]
+    results = _constrained(builder, results, eqn.params.get("out_shardings", ()))
+    builder.env.update(zip(eqn.outvars, results, strict=True))
+
+
+def _constrained(builder: Builder, ports: list[Port], shardings: Sequence[Any]) -> list[Port]:
+    ports = list(ports)
+    for k, sharding in enumerate(shardings):
+        if isinstance(sharding, jax.sharding.Sharding):
+            aval = builder.vertices[ports[k].vertex].outputs[ports[k].output]
+            constrain = functools.partial(jax.lax.with_sharding_constraint, shardings=sharding)
+            ports[k : k + 1] = inline(builder, jax.make_jaxpr(constrain)(aval), [ports[k]])
+    return ports
+
+
+def inline(builder: Builder, jaxpr: _compat.ClosedJaxpr, ports: Sequence[Port]) -> list[Port]:
+    """Add the equations of a jaxpr without constants, reading its arguments from ``ports``."""
+    builder.env.update(zip(jaxpr.jaxpr.invars, ports, strict=True))
+    for eqn in jaxpr.eqns:
+        add_equation(builder, eqn)
+    return [builder.read(atom) for atom in jaxpr.jaxpr.outvars]
+
+
+def reaches_inputs(region: Region) -> tuple[int, ...]:
+    """For each output a bit mask of the inputs that an error there sends a message to."""
+    return tuple(mask >> len(region.constants) for mask in reaches(region.body))
+
+
+def open_remat(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> None:
+    """Open a `jax.checkpoint` region."""
+    jaxpr = _compat.closed(eqn.params["jaxpr"])
+    region = Remat(
+        **_region_fields(builder, eqn, jaxpr, builder.active(ports)),
+        policy=eqn.params["policy"],
+        prevent_cse=eqn.params["prevent_cse"],
+    )
+    builder.apply(eqn, ports, region, reaches_inputs(region))
+
+
+def open_scan(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> None:
+    """Open a ``scan``."""
+    _add_scan(
+        builder,
+        eqn,
+        ports,
+        jaxpr=eqn.params["jaxpr"],
+        num_consts=eqn.params["num_consts"],
+        num_carry=eqn.params["num_carry"],
+        length=eqn.params["length"],
+        reverse=eqn.params["reverse"],
+        unroll=eqn.params["unroll"],
+    )
+
+
+def _add_scan(
+    builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port], *, jaxpr: Any, **fields: Any
+) -> None:
+    """Add a scan, once it is known which carries depend on a parameter at some time step."""
+    first, num_carry = fields["num_consts"], fields["num_carry"]
+    active = list(builder.active(ports))
+    while True:
+        region = Scan(**_region_fields(builder, eqn, jaxpr, active), **fields)
+        carried = region.body.outputs[:num_carry]
+        becomes = [region.body[port.vertex].carries[port.output] for port in carried]
+        grown = [a or b for a, b in zip(active[first : first + num_carry], becomes, strict=True)]
+        if grown == active[first : first + num_carry]:
+            break
+        active[first : first + num_carry] = grown
+    builder.apply(eqn, ports, region, _scan_reaches(region))
+
+
+def _scan_reaches(region: Scan) -> tuple[int, ...]:
+    """Which inputs an error at each output reaches, through any number of time steps."""
+    masks = list(reaches_inputs(region))
+    carries = range(region.num_carry)
+    for _ in carries:
+        for o, mask in enumerate(masks):
+            fed = [masks[k] for k in carries if mask >> (region.num_consts + k) & 1]
+            masks[o] = functools.reduce(int.__or__, fed, mask)
+    if region.length == 0:  # a carry is its initial value, and there are no ys
+        initial = [leaf for leaf in region.input_leaves[region.num_consts :]][: region.num_carry]
+        carries_error = [region.body[leaf].carries[0] for leaf in initial]
+        masks = [int(c) << (region.num_consts + k) for k, c in enumerate(carries_error)]
+        masks += [0] * (len(region.body.outputs) - region.num_carry)
+    return tuple(masks)
+
+
+def open_while(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> None:
+    """A ``while`` whose trip count the program fixes is a scan. Otherwise JAX has no way back."""
+    length = fixed_trip_count(eqn)
+    if length is None:
+        raise complain(
+            ValueError,
+            "reverse-mode differentiation does not work through lax.while_loop, or lax.fori_loop "
+            "with bounds that are not fixed: the number of steps is unknown when tracing.",
+            source=_compat.source_line(eqn),
+            remedy="Use lax.scan, lax.fori_loop with Python integers as bounds, or "
+            "jax.lax.stop_gradient if the loop should not learn.",
+        )
+    num_cond, num_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+    body = _compat.as_function(eqn.params["body_jaxpr"])
+
+    def counted(*inputs: Any) -> Any:
+        consts, init = inputs[:num_body], list(inputs[num_body:])
+        return jax.lax.scan(lambda carry, _: (body(*consts, *carry), None), init, length=length)[0]
+
+    avals = [atom.aval for atom in eqn.invars[num_cond:]]
+    results = inline(builder, jax.make_jaxpr(counted)(*avals), ports[num_cond:])
+    builder.env.update(zip(eqn.outvars, results, strict=True))
+
+
+def fixed_trip_count(eqn: _compat.JaxprEqn) -> int | None:
+    """The number of steps of ``while i < n: i += step``, where start, n and step are literals."""
+    cond, body = eqn.params["cond_jaxpr"].jaxpr, eqn.params["body_jaxpr"].jaxpr
+    num_cond, num_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+    if len(cond.eqns) != 1 or cond.eqns[0].primitive.name != "lt":
+        return None
+    given = dict(zip(cond.invars[:num_cond], eqn.invars[:num_cond], strict=True))
+    carried = {var: k for k, var in enumerate(cond.invars[num_cond:])}
+    initial = eqn.invars[num_cond + num_body :]
+    counter, bound = cond.eqns[0].invars
+    if isinstance(counter, _compat.Literal) or counter not in carried:
+        return None
+    if isinstance(bound, _compat.Var) and bound in carried:  # fori_loop carries its bound along
+        k = carried[bound]
+        bound = initial[k] if body.outvars[k] is body.invars[num_body + k] else None
+    elif isinstance(bound, _compat.Var):
+        bound = given[bound]
+    start, step = initial[carried[counter]], _increment(body, num_body, carried[counter])
+    first, last, stride = map(_literal, (start, bound, step))
+    if first is None or last is None or not stride or stride < 0:
+        return None
+    return max(0, -((first - last) // stride))
+
+
+def _increment(body: _compat.Jaxpr, num_body: int, carry: int) -> Any:
+    """The literal that the body adds to a carry, if that is all it does to it."""
+    counter, result = body.invars[num_body + carry], body.outvars[carry]
+    for eqn in body.eqns:
+        if eqn.primitive.name == "add" and eqn.outvars[0] is result:
+            others = [atom for atom in eqn.invars if atom is not counter]
+            return others[0] if len(others) == 1 else None
+    return None
+
+
+def _literal(atom: Any) -> int | None:
+    """The value of an integer literal."""
+    if isinstance(atom, _compat.Literal) and jax.numpy.issubdtype(atom.aval.dtype, jax.numpy.integer):
+        return int(atom.val)
+    return None
+
+
+OPENERS.update(dict.fromkeys(_compat.JIT_PRIMITIVES, open_jit))
+OPENERS.update(dict.fromkeys(_compat.REMAT_PRIMITIVES, open_remat))
+OPENERS.update({"scan": open_scan, "while": open_while})

@@ -1,0 +1,124 @@
+"""Function and arguments -> jaxpr -> `Graph`: the one loop over equations.
+
+By default an equation becomes a vertex whose local pullback JAX derives. `OPENERS` lists only the
+exceptions: the primitives that have a graph inside (`dendrax._open` registers them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dendrax import _compat
+from dendrax._graph import Graph, Port, Vertex
+from dendrax._local import Constant, Equation, dependencies
+
+# primitive name -> opener(builder, equation, ports of its inputs), which writes the results.
+OPENERS: dict[str, Callable[[Builder, Any, list[Port]], None]] = {}
+
+
+class Builder:
+    """A graph under construction: the vertices so far, and where each variable's value is."""
+
+    def __init__(self, jaxpr: _compat.Jaxpr):
+        self.jaxpr = jaxpr
+        self.vertices: list[Vertex] = []
+        self.env: dict[_compat.Var, Port] = {}
+
+    def add(self, kind: Any, name: str, outputs: Sequence[Any], **fields: Any) -> int:
+        index = len(self.vertices)
+        self.vertices.append(Vertex(index, kind, name, tuple(outputs), **fields))
+        return index
+
+    def leaf(self, var: _compat.Var, name: str, active: bool) -> int:
+        kind = "parameter" if active else "data"
+        index = self.add(kind, name, [var.aval], depends=(0,), carries=(active,))
+        self.env[var] = Port(index)
+        return index
+
+    def read(self, atom: _compat.Atom) -> Port:
+        if isinstance(atom, _compat.Var):
+            return self.env[atom]
+        return Port(
+            self.add(
+                "internal",
+                "literal",
+                [atom.aval],
+                function=Constant(atom.val),
+                depends=(0,),
+                carries=(False,),
+            )
+        )
+
+    def write(self, eqn: _compat.JaxprEqn, vertex: int) -> None:
+        self.env.update((var, Port(vertex, o)) for o, var in enumerate(eqn.outvars))
+
+    def active(self, ports: Sequence[Port]) -> tuple[bool, ...]:
+        return tuple(self.vertices[port.vertex].carries[port.output] for port in ports)
+
+    def apply(
+        self, eqn: _compat.JaxprEqn, ports: Sequence[Port], function: Any, depends: Sequence[int]
+    ) -> None:
+        """Add the vertex of an equation and write its results."""
+        vertex = self.add(
+            "internal",
+            equation_name(eqn),
+            [var.aval for var in eqn.outvars],
+            inputs=tuple(ports),
+            function=function,
+            depends=tuple(depends),
+            carries=tuple(mask != 0 for mask in depends),
+            source=_compat.source_line(eqn),
+        )
+        self.write(eqn, vertex)
+
+
+def build_graph(
+    jaxpr: _compat.ClosedJaxpr,
+    active: Sequence[bool],
+    names: Sequence[str] = (),
+    roots: Sequence[bool] = (),
+) -> Graph:
+    """The graph of a jaxpr. ``active[i]`` says whether argument ``i`` is a parameter.
+
+    The jaxpr's constants come before its arguments among the leaves; they are data.
+    """
+    builder = Builder(jaxpr.jaxpr)
+    variables = [*jaxpr.jaxpr.constvars, *jaxpr.jaxpr.invars]
+    flags = [False] * len(jaxpr.jaxpr.constvars) + list(active)
+    titles = names or [f"input_{i}" for i in range(len(variables))]
+    leaves = [builder.leaf(*leaf) for leaf in zip(variables, titles, flags, strict=True)]
+    for eqn in jaxpr.eqns:
+        add_equation(builder, eqn)
+    outputs = tuple(builder.read(atom) for atom in jaxpr.jaxpr.outvars)
+    flags = tuple(roots) or (True,) * len(outputs)
+    return Graph(tuple(builder.vertices), tuple(leaves), outputs, tuple(flags))
+
+
+def add_equation(builder: Builder, eqn: _compat.JaxprEqn) -> None:
+    """Add one equation: silent if no parameter reaches it, opened if it has a graph inside."""
+    opener = OPENERS.get(eqn.primitive.name)
+    active = builder.active([builder.env[var] for var in _compat.unique_vars(eqn.invars)])
+    if opener is None or not any(active):
+        add_elementary(builder, eqn)
+    else:
+        opener(builder, eqn, [builder.read(atom) for atom in eqn.invars])
+
+
+def add_elementary(builder: Builder, eqn: _compat.JaxprEqn) -> None:
+    """Add an equation as one vertex, whatever it has inside."""
+    equation = Equation(_compat.one_equation(builder.jaxpr, eqn), _compat.source_line(eqn))
+    ports = [builder.env[var] for var in equation.jaxpr.jaxpr.invars]
+    active = builder.active(ports)
+    silent = not any(active) or _compat.is_debugging(eqn)
+    depends = (0,) * len(eqn.outvars) if silent else dependencies(equation, active)
+    builder.apply(eqn, ports, equation, depends)
+
+
+def equation_name(eqn: _compat.JaxprEqn) -> str:
+    """What a reader would call the equation: the user's function if it names one."""
+    name = eqn.params.get("name")
+    if not isinstance(name, str) and "call_jaxpr" in eqn.params:
+        info = getattr(_compat.closed(eqn.params["call_jaxpr"]).jaxpr, "debug_info", None)
+        name = getattr(info, "func_name", None)
+    return name if isinstance(name, str) and name.isidentifier() else eqn.primitive.name

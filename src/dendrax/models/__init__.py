@@ -1,0 +1,28 @@
+"""Models of the paper, as batched Equinox modules, and ready-made learning problems around them.
+
+Nothing here imports the rest of dendrax: a model is an ordinary JAX function of its parameters.
+"""
+
+from ._cnn import CNN, AlexNet
+from ._dtype import astype
+from ._mlp import MLP
+from ._problem import PROBLEMS, Problem, cross_entropy_loss, problem, squared_error_loss
+from ._resnet import FCResNet, ResNet18
+from ._rnn import RNN
+from ._transformer import Transformer
+
+__all__ = [
+    "CNN",
+    "MLP",
+    "PROBLEMS",
+    "RNN",
+    "AlexNet",
+    "FCResNet",
+    "Problem",
+    "ResNet18",
+    "Transformer",
+    "astype",
+    "cross_entropy_loss",
+    "problem",
+    "squared_error_loss",
+]

@@ -1,0 +1,1 @@
+"""Tables the tests run over: operations, graphs, and strategies for random programs."""
