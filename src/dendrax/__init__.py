@@ -10,6 +10,8 @@ from dendrax._gradient import Result as Result
 from dendrax._graph import Graph as Graph
 from dendrax._graph import Vertex as Vertex
 from dendrax._level import LevelledGraph as LevelledGraph
+from dendrax.certify import Certificate as Certificate
+from dendrax.certify import check as check
 from dendrax.rules import BP as BP
 from dendrax.rules import ZIL as ZIL
 

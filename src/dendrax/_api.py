@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dendrax import _open  # noqa: F401  (registers how jit, remat, scan and while are opened)
 from dendrax._call import (
     Arguments,
     Call,
@@ -18,9 +17,10 @@ from dendrax._call import (
     normalise_argnums,
     trace_call,
 )
+from dendrax._check_graph import checked
 from dendrax._errors import complain, one_of, public, speaking_as
 from dendrax._flatten import flatten
-from dendrax._gradient import RECORDS, Result, as_flat, leaf_errors, run_rule, run_wave
+from dendrax._gradient import RECORDS, Result, as_flat, leaf_errors, loss_errors, run_rule, run_wave
 from dendrax._graph import Graph
 from dendrax._level import LevelledGraph, level_graph
 from dendrax._wavefront import run_backward, run_forward
@@ -103,14 +103,13 @@ def _value_and_grad(
     def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         with speaking_as(name):
             graph, call = _trace(fun, args, kwargs, argnums, has_aux=has_aux)
-            aval = _check_scalar(graph, call)
+            _check_scalar(graph, call)
             leaves = call.leaves()
-            errors = [jnp.ones((), aval.dtype)] + [None] * (len(graph.outputs) - 1)
             if rule.is_wave:
-                outputs, found = run_wave(graph, leaves, errors)
+                outputs, found = run_wave(graph, leaves)
             else:
-                outputs = run_forward(graph, graph.flow, leaves)[0]
-                found = leaf_errors(graph, rule, leaves, errors)
+                outputs = run_forward(graph, graph.wave, leaves)[0]
+                found = leaf_errors(graph, rule, leaves, loss_errors(outputs))
             value = jax.tree.unflatten(call.out_tree, outputs[:1])
             result = (value, call.aux(outputs[1:])) if has_aux else value
             return result, call.gradient(found)
@@ -150,7 +149,7 @@ def vjp(
         argnums = tuple(range(len(primals)))
         graph, call = _trace(fun, primals, {}, argnums, has_aux=has_aux, allow_int=True)
         leaves = call.leaves()
-        outputs, pullbacks = run_forward(graph, graph.flow, leaves)
+        outputs, pullbacks = run_forward(graph, graph.wave, leaves)
         count = sum(graph.roots)
         if rule.is_wave:
             pull = functools.partial(_pull_wave, graph, call)
@@ -165,7 +164,7 @@ def vjp(
 def _pull_wave(graph: Graph, call: Call, pullbacks: Any, cotangent: Any) -> Any:
     with speaking_as("dendrax.vjp"):
         errors = _output_errors(graph, call, cotangent)
-        return call.gradient(run_backward(graph, graph.flow, pullbacks, errors))
+        return call.gradient(run_backward(graph, graph.wave, pullbacks, errors))
 
 
 def _pull_dynamics(graph: Graph, call: Call, rule: Rule, leaves: Any, cotangent: Any) -> Any:
@@ -226,7 +225,7 @@ def trace(
     """
     one_of("vertices", vertices, VERTICES)
     graph, _ = _trace(fun, args, {}, argnums, trace_data=True)
-    return flatten(graph)
+    return checked(flatten(graph))
 
 
 @public("dendrax.level")
@@ -251,7 +250,7 @@ def level(graph: Graph) -> LevelledGraph:
             f"expected a Graph, got {type(graph).__name__}.",
             remedy="Make one with dendrax.trace(fun, *args).",
         )
-    return level_graph(graph)
+    return checked(level_graph(graph))
 
 
 @public("dendrax.run")
@@ -347,7 +346,8 @@ def _trace(
     indices = (chosen,) if isinstance(chosen, int) else chosen
     arguments = flatten_arguments(fun, args, kwargs, indices, trace_data)
     check_parameters(arguments, allow_int=allow_int)
-    return trace_call(fun, arguments, chosen, has_aux=has_aux)
+    graph, call = trace_call(fun, arguments, chosen, has_aux=has_aux)
+    return checked(graph), call
 
 
 def _check_settings(fun: Any, rule: Any, vertices: Any) -> None:
@@ -374,8 +374,8 @@ def _check_rule(rule: Any) -> None:
         )
 
 
-def _check_scalar(graph: Graph, call: Call) -> Any:
-    """The type of the loss, which must be a real scalar."""
+def _check_scalar(graph: Graph, call: Call) -> None:
+    """A loss must be a real scalar."""
     count = sum(graph.roots)
     port = graph.outputs[0] if count else None
     if port is None or count != 1:
@@ -403,4 +403,3 @@ def _check_scalar(graph: Graph, call: Call) -> Any:
             source=vertex.source,
             remedy="For complex outputs use dendrax.vjp, or take a real part or absolute value.",
         )
-    return aval

@@ -70,7 +70,7 @@ class _Writer:
         output = jax.eval_shape(lambda *values: function(*values)[0], *map(self.aval, inputs))
         mask = (1 << len(inputs)) - 1
         vertex = Vertex(
-            0, "internal", name, (output,), tuple(inputs), function, (mask,), (True,), source
+            0, "internal", name, (output,), tuple(inputs), function, (mask,), (True,), (), source
         )
         return Port(self.add(vertex))
 

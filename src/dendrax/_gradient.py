@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from dendrax._check_graph import checked
 from dendrax._dynamics import Clamp, run_dynamics
 from dendrax._equations import prediction_error
 from dendrax._errors import complain
@@ -81,17 +82,21 @@ class Result:
     num_steps: int = 0
 
 
-def run_wave(
-    graph: Graph, leaves: Sequence[Any], errors: Sequence[Any]
-) -> tuple[list[Any], list[Any]]:
-    """Outputs and leaf errors by one pass over the graph."""
-    outputs, pullbacks = run_forward(graph, graph.flow, leaves)
-    return outputs, run_backward(graph, graph.flow, pullbacks, errors)
+def run_wave(graph: Graph, leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Outputs and leaf errors of a loss (the first output) by one pass over the graph."""
+    outputs, pullbacks = run_forward(graph, graph.wave, leaves)
+    errors = loss_errors(outputs)
+    return outputs, run_backward(graph, graph.wave, pullbacks, errors)
+
+
+def loss_errors(outputs: Sequence[Any]) -> list[Any]:
+    """The loss, the first output, pulls with an error of 1; nothing else does."""
+    return [jax.lax.full_like(outputs[0], 1)] + [None] * (len(outputs) - 1)
 
 
 def leaf_errors(graph: Graph, rule: Rule, leaves: Sequence[Any], errors: Sequence[Any]) -> list[Any]:
     """The errors at the leaves by the dynamics of a rule, for a constant error at each output."""
-    levelled = level_graph(flatten(graph))
+    levelled = checked(level_graph(flatten(graph)))
     found, _, _ = run_dynamics(
         levelled.graph,
         rule.delays(levelled),
@@ -114,7 +119,7 @@ def run_rule(
     clamp = _clamp(contracted, target)
     if rule.is_wave and not record and clamp is not None:
         return _run_as_wave(contracted, leaves, clamp)
-    levelled = level_graph(contracted)
+    levelled = checked(level_graph(contracted))
     delays = rule.delays(levelled) or written_delays
     schedule = rule.schedule(levelled)
     gradients, state, records = run_dynamics(
@@ -124,22 +129,22 @@ def run_rule(
     if "energy" in records:
         named["energy"] = records["energy"]
     if clamp is None:
-        forward = run_forward(contracted, contracted.flow, leaves)[0]
+        forward = run_forward(contracted, contracted.wave, leaves)[0]
         output = [state.x.get(p, v) for p, v in zip(contracted.outputs, forward, strict=True)]
     else:
-        output = run_forward(contracted, contracted.flow, leaves)[0]
+        output = run_forward(contracted, contracted.wave, leaves)[0]
     gradient = None if clamp is None else graph.call.gradient(gradients)
     output = jax.tree.unflatten(graph.call.out_tree, output)
     return Result(output, gradient, **named, num_steps=schedule.num_steps)
 
 
 def _run_as_wave(graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Result:
-    outputs, pullbacks = run_forward(graph, graph.flow, leaves)
+    outputs, pullbacks = run_forward(graph, graph.wave, leaves)
     errors = clamp.errors
     if errors is None:
         assert clamp.targets is not None
         errors = [prediction_error(mu, y) for mu, y in zip(outputs, clamp.targets, strict=True)]
-    found = run_backward(graph, graph.flow, pullbacks, errors)
+    found = run_backward(graph, graph.wave, pullbacks, errors)
     output = jax.tree.unflatten(graph.call.out_tree, outputs)
     return Result(output, graph.call.gradient(found))
 

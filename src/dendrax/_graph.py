@@ -41,6 +41,8 @@ class Vertex:
     - ``function``: the local function ``inputs -> outputs``; ``None`` for a leaf.
     - ``depends``: for each output a bit mask: bit ``k`` is set if an error at that output sends a
       message to input ``k``.
+    - ``alias``: for each output the input whose tangent it hands on untouched, if any; empty means
+      none. JAX adds their messages to one sum, and so does the wavefront.
     - ``carries``: for each output, whether it depends on a parameter through such connections.
     - ``source``: the line of the user's code it comes from.
     """
@@ -53,6 +55,7 @@ class Vertex:
     function: Callable[..., Sequence[Any]] | None = None
     depends: tuple[int, ...] = ()
     carries: tuple[bool, ...] = ()
+    alias: tuple[int | None, ...] = ()
     source: str = ""
 
     @property
@@ -109,15 +112,39 @@ class Graph:
         return self.flow_from(self.roots)
 
     @functools.cached_property
+    def wave(self) -> Flow:
+        """As `flow`, for the wavefront."""
+        return self.wave_from(self.roots)
+
+    @functools.cached_property
     def _flows(self) -> dict[Any, Flow]:
         return {}
 
-    def flow_from(self, seeded: tuple[bool, ...], preset: tuple[bool, ...] = ()) -> Flow:
+    def flow_from(self, seeded: tuple[bool, ...]) -> Flow:
         """Where errors flow that start at the ``seeded`` outputs; see `flow_of`."""
+        if seeded not in self._flows:
+            self._flows[seeded] = flow_of(self, seeded)
+        return self._flows[seeded]
+
+    def wave_from(self, seeded: tuple[bool, ...], preset: tuple[bool, ...] = ()) -> Flow:
+        """As `flow_from`, with one sum for a vertex and its aliases, as JAX has it."""
         key = (seeded, preset)
         if key not in self._flows:
-            self._flows[key] = flow_of(self, seeded, preset)
+            self._flows[key] = flow_of(self, seeded, preset, self.origin)
         return self._flows[key]
+
+    @functools.cached_property
+    def _origins(self) -> dict[Port, Port]:
+        origins: dict[Port, Port] = {}
+        for v in self.vertices:
+            for o, k in enumerate(v.alias):
+                if k is not None and v.carries[o]:
+                    origins[Port(v.index, o)] = origins.get(v.inputs[k], v.inputs[k])
+        return origins
+
+    def origin(self, port: Port) -> Port:
+        """The port whose sum an alias shares; any other port is its own origin."""
+        return self._origins.get(port, port)
 
     @functools.cached_property
     def edges(self) -> tuple[Edge, ...]:
@@ -198,24 +225,34 @@ class Flow:
     - ``received``: the input positions to which the vertex sends a message.
     - ``summed``: those of them at which other messages have already been added up when this one
       comes (messages are added in reverse program order, as JAX does).
+    - ``leaders``: for each of ``received`` the first input position that shares its sum; itself,
+      unless the vertex reads a value and an alias of it.
     """
 
     emitted: tuple[tuple[int, ...], ...]
     received: tuple[tuple[int, ...], ...]
     summed: tuple[tuple[int, ...], ...]
+    leaders: tuple[tuple[int, ...], ...]
 
 
-def flow_of(graph: Graph, seeded: tuple[bool, ...], preset: tuple[bool, ...] = ()) -> Flow:
+def flow_of(
+    graph: Graph,
+    seeded: tuple[bool, ...],
+    preset: tuple[bool, ...] = (),
+    origin: Callable[[Port], Port] = lambda port: port,
+) -> Flow:
     """The flow of errors that start at the ``seeded`` outputs.
 
     ``preset[i]`` says that leaf ``i`` already holds a sum when the wave starts (a weight inside
-    the body of a scan does: the sum of the later time steps).
+    the body of a scan does: the sum of the later time steps). ``origin`` says which ports share
+    one sum; an output that shares its input's has nothing to emit itself.
     """
     count = len(graph.vertices)
     emitted: list[tuple[int, ...]] = [()] * count
     received: list[tuple[int, ...]] = [()] * count
     summed: list[tuple[int, ...]] = [()] * count
-    present = {port for port, seed in zip(graph.outputs, seeded, strict=True) if seed}
+    leaders: list[tuple[int, ...]] = [()] * count
+    present = {origin(port) for port, seed in zip(graph.outputs, seeded, strict=True) if seed}
     present |= {Port(leaf) for leaf, given in zip(graph.leaves, preset, strict=False) if given}
 
     def carries(port: Port) -> bool:
@@ -224,12 +261,17 @@ def flow_of(graph: Graph, seeded: tuple[bool, ...], preset: tuple[bool, ...] = (
     for v in reversed(graph.vertices):
         outputs = range(len(v.outputs))
         emitted[v.index] = tuple(o for o in outputs if v.carries[o] and (v.index, o) in present)
-        mask = functools.reduce(int.__or__, (v.depends[o] for o in emitted[v.index] if v.inputs), 0)
+        if v.function is None:
+            continue
+        mask = functools.reduce(int.__or__, (v.depends[o] for o in emitted[v.index]), 0)
         targets = [k for k, port in enumerate(v.inputs) if mask >> k & 1 and carries(port)]
+        sums = {k: origin(v.inputs[k]) for k in targets}
+        first = {port: k for k, port in reversed(sums.items())}
         received[v.index] = tuple(targets)
-        summed[v.index] = tuple(k for k in targets if v.inputs[k] in present)
-        present.update(v.inputs[k] for k in targets)
-    return Flow(tuple(emitted), tuple(received), tuple(summed))
+        summed[v.index] = tuple(k for port, k in first.items() if port in present)
+        leaders[v.index] = tuple(first[port] for port in sums.values())
+        present.update(first)
+    return Flow(tuple(emitted), tuple(received), tuple(summed), tuple(leaders))
 
 
 def reaches(graph: Graph) -> tuple[int, ...]:

@@ -107,7 +107,7 @@ def expand_graph(levelled: LevelledGraph) -> Graph:
                 name = f"{source.name}->{v.name}.delay_{step}"
                 aval = (source.outputs[port.output],)
                 delay = Vertex(
-                    len(vertices), "delay", name, aval, (place,), identity, (1,), (True,), v.source
+                    len(vertices), "delay", name, aval, (place,), identity, (1,), (True,), (), v.source
                 )
                 vertices.append(delay)
                 place = Port(delay.index)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -62,6 +62,7 @@ def linearise(
     emitted: Sequence[int],
     received: Sequence[int],
     summed: Sequence[int],
+    leaders: Sequence[int] | None = None,
 ) -> tuple[list[Any], Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
     """Evaluate a local function at its inputs and take its local pullback.
 
@@ -69,42 +70,70 @@ def linearise(
 
     - `emitted`: the outputs that will have an error.
     - `received`: the inputs that get a message.
-    - `summed`: those of `received` at which a sum of earlier messages is waiting.
+    - `leaders`: for each of `received` the input whose sum it shares; by default itself.
+    - `summed`: those leaders at which a sum of earlier messages is waiting.
 
-    **Returns:** all outputs, and a pullback from ``(errors, sums)`` to the new sums, one for each
-    of `received`. The waiting sums pass *through* the pullback: we differentiate ``x -> (g(x), x)``,
-    so that each term of the message is added to the sum in the order in which JAX adds it.
+    **Returns:** all outputs, and a pullback from ``(sums, errors)`` to the new sums, one for each
+    leader. The waiting sums pass *through* the pullback: we differentiate ``x -> (x, g(x))``, so
+    that each term of the message is added to the sum in the order in which JAX adds it.
     """
+    leaders = received if leaders is None else leaders
+    free = list(dict.fromkeys(leaders))
 
     def local(*values: Any) -> tuple[Any, list[Any]]:
-        merged = list(inputs)
-        for k, value in zip(received, values, strict=True):
-            merged[k] = value
+        given = dict(zip(free, values, strict=True))
+        merged = [given.get(k, value) for k, value in enumerate(inputs)]
+        for k, leader in zip(received, leaders, strict=True):
+            if k != leader:
+                merged[k] = _with_tangent_of(inputs[k], given[leader])
         outputs = function(*merged)
         kept = tuple(outputs[o] for o in emitted)
-        return (kept, tuple(merged[k] for k in summed)), outputs
+        return (tuple(given[k] for k in summed), kept), outputs
 
-    _, pullback, outputs = jax.vjp(local, *(inputs[k] for k in received), has_aux=True)
+    _, pullback, outputs = jax.vjp(local, *(inputs[k] for k in free), has_aux=True)
     return outputs, pullback
 
 
-def dependencies(equation: Equation, active: tuple[bool, ...]) -> tuple[int, ...]:
-    """For each output a bit mask of the ``active`` inputs that its error sends a message to.
+@jax.custom_jvp
+def _with_tangent_of(value: Any, leader: Any) -> Any:
+    """``value``, with the tangent of ``leader``: JAX uses one tangent for a value and its alias."""
+    return value
+
+
+@_with_tangent_of.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    return primals[0], tangents[1]
+
+
+class Reach(NamedTuple):
+    """Where the errors of a vertex go.
+
+    - ``depends``: for each output a bit mask of the inputs that its error sends a message to.
+    - ``alias``: for each output the input whose tangent JAX hands on untouched (``x + 1`` has the
+      tangent of ``x``), or ``None``. JAX then has one sum for both, and so must we.
+    """
+
+    depends: tuple[int, ...]
+    alias: tuple[int | None, ...]
+
+
+def reach(equation: Equation, active: tuple[bool, ...]) -> Reach:
+    """Which of the ``active`` inputs the errors of an equation reach.
 
     Found from the local pullback itself: a message that does not depend on the error (what is
     behind ``stop_gradient``, ``floor``, a comparison) does not exist.
     """
     key = _signature(equation, active)
     if key is None:
-        return _dependencies(equation, active)
+        return _find_reach(equation, active)
     if key not in _known:
         if len(_known) > 10_000:
             _known.clear()
-        _known[key] = _dependencies(equation, active)
+        _known[key] = _find_reach(equation, active)
     return _known[key]
 
 
-_known: dict[Any, tuple[int, ...]] = {}
+_known: dict[Any, Reach] = {}
 
 
 def _signature(equation: Equation, active: tuple[bool, ...]) -> Any:
@@ -127,19 +156,20 @@ def _signature(equation: Equation, active: tuple[bool, ...]) -> Any:
     return key
 
 
-def _dependencies(equation: Equation, active: tuple[bool, ...]) -> tuple[int, ...]:
+def _find_reach(equation: Equation, active: tuple[bool, ...]) -> Reach:
     received = [k for k, is_active in enumerate(active) if is_active]
     emitted = [o for o, aval in enumerate(equation.jaxpr.out_avals) if is_inexact(aval)]
     masks = [0] * len(equation.jaxpr.out_avals)
-    if not emitted:
-        return tuple(masks)
+    alias: list[int | None] = [None] * len(masks)
 
     def pull(inputs: Sequence[Any], errors: Any) -> Any:
         _, pullback = linearise(equation, inputs, emitted, received, ())
-        return pullback((errors, ()))
+        return pullback(((), errors))
 
     in_avals = list(equation.jaxpr.in_avals)
     errors = tuple(equation.jaxpr.out_avals[o] for o in emitted)
+    if not emitted:
+        return Reach(tuple(masks), tuple(alias))
     try:
         jaxpr = jax.make_jaxpr(pull)(in_avals, errors)
     except Exception as error:
@@ -148,7 +178,34 @@ def _dependencies(equation: Equation, active: tuple[bool, ...]) -> tuple[int, ..
     for k, sources in zip(received, reached, strict=True):
         for position, o in enumerate(emitted):
             masks[o] |= (sources >> position & 1) << k
-    return tuple(masks)
+    if any(atom in jaxpr.jaxpr.invars for atom in _compat.unique_vars(jaxpr.jaxpr.outvars)):
+        alias = _find_alias(equation, emitted, received)
+    return Reach(tuple(masks), tuple(alias))
+
+
+def _find_alias(
+    equation: Equation, emitted: Sequence[int], received: Sequence[int]
+) -> list[int | None]:
+    """The outputs whose tangent *is* the tangent of an input."""
+
+    def push(inputs: Sequence[Any], tangents: Any) -> Any:
+        def local(*values: Any) -> Any:
+            merged = list(inputs)
+            for k, value in zip(received, values, strict=True):
+                merged[k] = value
+            outputs = equation(*merged)
+            return [outputs[o] for o in emitted]
+
+        return jax.jvp(local, [inputs[k] for k in received], tangents)[1]
+
+    in_avals = list(equation.jaxpr.in_avals)
+    jaxpr = jax.make_jaxpr(push)(in_avals, [in_avals[k] for k in received]).jaxpr
+    tangent_of = dict(zip(jaxpr.invars[len(in_avals) :], received, strict=True))
+    alias: list[int | None] = [None] * len(equation.jaxpr.out_avals)
+    for o, atom in zip(emitted, jaxpr.outvars, strict=True):
+        if isinstance(atom, _compat.Var):
+            alias[o] = tangent_of.get(atom)
+    return alias
 
 
 def _reached_by(jaxpr: _compat.ClosedJaxpr, sources: list[int]) -> list[int]:
@@ -200,7 +257,7 @@ class Circuit:
             return [outputs[o] for o in emitted], residuals
 
         def pull(residuals: Any, errors: Any, sums: Any) -> Any:
-            return jax.tree.unflatten(self._tree, residuals)((errors, sums))
+            return jax.tree.unflatten(self._tree, residuals)((sums, errors))
 
         self._forward = jax.make_jaxpr(forward)(*in_avals)
         self._num_outputs = len(emitted)

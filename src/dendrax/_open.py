@@ -21,7 +21,7 @@ import jax
 from dendrax import _compat
 from dendrax._errors import complain
 from dendrax._graph import Flow, Graph, Port, reaches
-from dendrax._local import Equation
+from dendrax._local import Equation, Reach
 from dendrax._trace import OPENERS, Builder, add_equation, build_graph
 
 
@@ -43,7 +43,15 @@ class Region:
 
     def flow(self, emitted: Sequence[int]) -> Flow:
         """Where errors flow inside when the given outputs have one."""
-        return self.body.flow_from(tuple(o in emitted for o in range(len(self.body.outputs))))
+        return self.body.flow_from(self.seeds(emitted))
+
+    def wave(self, emitted: Sequence[int]) -> Flow:
+        """As `flow`, for the wavefront."""
+        return self.body.wave_from(self.seeds(emitted))
+
+    def seeds(self, emitted: Sequence[int]) -> tuple[bool, ...]:
+        """Which outputs of the body have an error."""
+        return tuple(o in emitted for o in range(len(self.body.outputs)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +98,12 @@ class Scan(Region):
                 return tuple(seeded)
             seeded[: self.num_carry] = grown
 
-    def flow(self, emitted: Sequence[int]) -> Flow:
+    def wave(self, emitted: Sequence[int]) -> Flow:
         seeded = self.seeds(emitted)
         reached = self.body.flow_from(seeded).emitted
         consts = self.split(self.input_leaves)[0]
         waiting = (False,) * len(self.constants) + tuple(bool(reached[leaf]) for leaf in consts)
-        return self.body.flow_from(seeded, waiting)
+        return self.body.wave_from(seeded, waiting)
 
 
 def _region_fields(
@@ -128,7 +136,7 @@ def open_jit(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> None
     jaxpr = _compat.closed(eqn.params["jaxpr" if "jaxpr" in eqn.params else "call_jaxpr"])
     ports = _constrained(builder, ports, eqn.params.get("in_shardings", ()))
     region = Jit(**_region_fields(builder, eqn, jaxpr, builder.active(ports)))
-    builder.apply(eqn, ports, region, reaches_inputs(region))
+    builder.apply(eqn, ports, region, Reach(reaches_inputs(region), ()))
     results = [builder.env[var] for var in eqn.outvars]
     results = _constrained(builder, results, eqn.params.get("out_shardings", ()))
     builder.env.update(zip(eqn.outvars, results, strict=True))
@@ -165,7 +173,7 @@ def open_remat(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> No
         policy=eqn.params["policy"],
         prevent_cse=eqn.params["prevent_cse"],
     )
-    builder.apply(eqn, ports, region, reaches_inputs(region))
+    builder.apply(eqn, ports, region, Reach(reaches_inputs(region), ()))
 
 
 def open_scan(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> None:
@@ -197,7 +205,7 @@ def _add_scan(
         if grown == active[first : first + num_carry]:
             break
         active[first : first + num_carry] = grown
-    builder.apply(eqn, ports, region, _scan_reaches(region))
+    builder.apply(eqn, ports, region, Reach(_scan_reaches(region), ()))
 
 
 def _scan_reaches(region: Scan) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dendrax import _compat
 from dendrax._graph import Graph, Port, Vertex
-from dendrax._local import Constant, Equation, dependencies
+from dendrax._local import Constant, Equation, Reach, reach
 
 # primitive name -> opener(builder, equation, ports of its inputs), which writes the results.
 OPENERS: dict[str, Callable[[Builder, Any, list[Port]], None]] = {}
@@ -57,7 +57,7 @@ class Builder:
         return tuple(self.vertices[port.vertex].carries[port.output] for port in ports)
 
     def apply(
-        self, eqn: _compat.JaxprEqn, ports: Sequence[Port], function: Any, depends: Sequence[int]
+        self, eqn: _compat.JaxprEqn, ports: Sequence[Port], function: Any, reach: Reach
     ) -> None:
         """Add the vertex of an equation and write its results."""
         vertex = self.add(
@@ -66,8 +66,9 @@ class Builder:
             [var.aval for var in eqn.outvars],
             inputs=tuple(ports),
             function=function,
-            depends=tuple(depends),
-            carries=tuple(mask != 0 for mask in depends),
+            depends=reach.depends,
+            carries=tuple(mask != 0 for mask in reach.depends),
+            alias=reach.alias,
             source=_compat.source_line(eqn),
         )
         self.write(eqn, vertex)
@@ -111,8 +112,8 @@ def add_elementary(builder: Builder, eqn: _compat.JaxprEqn) -> None:
     ports = [builder.env[var] for var in equation.jaxpr.jaxpr.invars]
     active = builder.active(ports)
     silent = not any(active) or _compat.is_debugging(eqn)
-    depends = (0,) * len(eqn.outvars) if silent else dependencies(equation, active)
-    builder.apply(eqn, ports, equation, depends)
+    nowhere = Reach((0,) * len(eqn.outvars), ())
+    builder.apply(eqn, ports, equation, nowhere if silent else reach(equation, active))
 
 
 def equation_name(eqn: _compat.JaxprEqn) -> str:

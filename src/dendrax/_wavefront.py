@@ -47,8 +47,9 @@ def run_forward(graph: Graph, flow: Flow, leaves: Sequence[Any]) -> tuple[list[A
                 v.function, inputs, flow.emitted[v.index], received
             )
         else:
+            emitted, summed = flow.emitted[v.index], flow.summed[v.index]
             outputs, pullbacks[v.index] = linearise(
-                v.function, inputs, flow.emitted[v.index], received, flow.summed[v.index]
+                v.function, inputs, emitted, received, summed, flow.leaders[v.index]
             )
         env.update((Port(v.index, o), value) for o, value in enumerate(outputs))
     return [env[port] for port in graph.outputs], pullbacks
@@ -68,6 +69,7 @@ def run_backward(
     env: dict[Port, Any] = {}
 
     def accumulate(port: Port, message: Any) -> None:
+        port = graph.origin(port)
         env[port] = jax.lax.add(env[port], message) if port in env else message
 
     for leaf, waiting in zip(graph.leaves, sums, strict=False):
@@ -80,13 +82,14 @@ def run_backward(
         if pullbacks[v.index] is None:
             continue
         arrived = tuple(env.pop(Port(v.index, o)) for o in flow.emitted[v.index])
-        targets = [v.inputs[k] for k in flow.received[v.index]]
         if isinstance(v.function, Region):
-            for port, message in zip(targets, pullbacks[v.index](arrived), strict=True):
-                accumulate(port, message)
+            messages = pullbacks[v.index](arrived)
+            for k, message in zip(flow.received[v.index], messages, strict=True):
+                accumulate(v.inputs[k], message)
         else:
-            waiting = tuple(env[v.inputs[k]] for k in flow.summed[v.index])
-            env.update(zip(targets, pullbacks[v.index]((arrived, waiting)), strict=True))
+            waiting = tuple(env[graph.origin(v.inputs[k])] for k in flow.summed[v.index])
+            targets = [graph.origin(v.inputs[k]) for k in dict.fromkeys(flow.leaders[v.index])]
+            env.update(zip(targets, pullbacks[v.index]((waiting, arrived)), strict=True))
     return [env.get(Port(leaf)) for leaf in graph.leaves]
 
 
@@ -114,7 +117,7 @@ def _spread(region: Region, emitted: Sequence[int], errors: Sequence[Any]) -> li
 def _body_forward(
     region: Region, emitted: tuple[int, ...], inputs: Sequence[Any]
 ) -> tuple[list[Any], Pullbacks]:
-    return run_forward(region.body, region.flow(emitted), [*region.constants, *inputs])
+    return run_forward(region.body, region.wave(emitted), [*region.constants, *inputs])
 
 
 def _body_backward(
@@ -125,7 +128,7 @@ def _body_backward(
     errors: Sequence[Any],
 ) -> list[Any]:
     spread = _spread(region, emitted, errors)
-    messages = run_backward(region.body, region.flow(emitted), pullbacks, spread)
+    messages = run_backward(region.body, region.wave(emitted), pullbacks, spread)
     return [messages[len(region.constants) + k] for k in received]
 
 
@@ -366,7 +369,7 @@ def _scan_backward(
 
     The scan carries the sums at its constants and the errors at its carries.
     """
-    flow, seeded = region.flow(emitted), region.seeds(emitted)
+    flow, seeded = region.wave(emitted), region.seeds(emitted)
     spread = _spread(region, emitted, errors)
     leaves = [region.body[leaf] for leaf in region.input_leaves]
     consts, carries, inputs = region.split([k in received for k in range(len(leaves))])

@@ -1,6 +1,7 @@
 """Control flow: `jit`, `remat`, `scan`, `cond`, loops, and maps."""
 
-from functools import partial
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +43,8 @@ JIT: tuple[Operation, ...] = (
        normal(3)),
     op("jit.returns_argument", lambda x: jax.jit(lambda y: (y, jnp.sin(y)))(x), normal(3)),
     op("jit.returns_argument_twice", lambda x: jax.jit(lambda y: (y, y))(x * x), normal(3)),
-    op("jit.returns_constant", lambda x: jax.jit(lambda y: (y * y, jnp.ones_like(y)))(x), normal(3)),
+    op("jit.returns_constant", lambda x: jax.jit(lambda y: (y * y, jnp.ones_like(y)))(x),
+       normal(3)),
     op("jit.unused_input", lambda x, y: jax.jit(lambda a, b: jnp.sin(a))(x, y) * y, normal(3),
        normal(3)),
     op("jit.kept_unused_input", lambda x, y: jax.jit(lambda a, b: a * a, keep_unused=True)(x, y),
@@ -117,7 +119,7 @@ REMAT: tuple[Operation, ...] = (
        normal(3), normal(2, 4, 3)),
     op("remat.of_cond", jax.checkpoint(lambda b, x: lax.cond(b, jnp.sin, jnp.square, x) * x),
        booleans(), normal(3)),
-    op("remat.optimization_off", jax.checkpoint(lambda x: jnp.sin(jnp.sin(x))), normal(3)),
+    op("remat.sine_of_sine", jax.checkpoint(lambda x: jnp.sin(jnp.sin(x))), normal(3)),
 )  # fmt: skip
 
 
@@ -131,8 +133,8 @@ def _lstm(xs, w, h):
     return lax.scan(step, (h, jnp.zeros_like(h)), xs)
 
 
-def _scan(step, **kwargs):
-    return lambda *args: lax.scan(partial(step, *args[2:]), *args[:2], **kwargs)
+def _scan(step: Callable[..., Any], **kwargs: Any) -> Callable[..., Any]:
+    return lambda x, xs: lax.scan(step, x, xs, **kwargs)
 
 
 def _tanh_step(c, x):

@@ -1,7 +1,7 @@
 """Functions with their own derivative: `custom_jvp`, `custom_vjp` and their relatives.
 
-Several rules here are deliberately not the true derivative (a straight-through estimator, a reversed
-gradient), so that an executor which differentiates the body instead of asking the rule is caught.
+Several rules here are deliberately not the true derivative (a straight-through estimator, a
+reversed gradient), so that whoever differentiates the body instead of asking the rule is caught.
 """
 
 from functools import partial
@@ -212,7 +212,13 @@ fixed_point.defvjp(
 )
 
 
-_composite = lax.composite(lambda x: jnp.sin(x) * x, "tests.sine_times_x")
+@jax.custom_jvp
+def composite_sine(x):
+    return lax.composite(jnp.sin, "tests.sine")(x)
+
+
+composite_sine.defjvps(lambda t, ans, x: t * jnp.cos(x) * 2)
+
 _C, _XS = normal(3), normal(4, 3)
 
 CUSTOM: tuple[Operation, ...] = (
@@ -259,9 +265,9 @@ CUSTOM: tuple[Operation, ...] = (
     op("custom_vjp.fixed_point", fixed_point, invertible(3, 3), unit(3), dtypes=WIDE),
     op("custom_gradient", lambda x: custom_gradient(x) * x, _C),
     op("custom.linear_call", lambda s, x: _linear(s, x) * x, _C, _C, argnums=(1,)),
-    op("custom.vmap_rule", lambda x: batched_sine(x) * x, _C),
+    op("custom.vmap_rule_of_data", lambda x, y: x * batched_sine(y), _C, _C, argnums=(0,)),
     op("custom.vmap_rule_batched", lambda x: jax.vmap(batched_sine)(x) * x, _XS),
-    op("custom.composite", lambda x: _composite(x) * x, _C),
+    op("custom.composite_with_rule", lambda x: composite_sine(x) * x, _C),
     op("custom.closure_convert", _closure_converted, normal(3, 3), _C),
     op("custom.implicit_sqrt", lambda a: lax.custom_root(
         lambda x: x**2 - a, jnp.ones_like(a), lambda f, x: lax.fori_loop(

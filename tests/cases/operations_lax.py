@@ -1,4 +1,7 @@
-"""Operations of `jax.lax`: elementwise, shapes, products, convolutions, windows, gather and scatter."""
+"""Operations of `jax.lax`: elementwise, shapes, products, convolutions, windows, indexing."""
+
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -112,7 +115,7 @@ SHAPES: tuple[Operation, ...] = (
     op("lax.unstack_some_used", lambda x: lax.unstack(x)[::2], normal(3, 2)),
     op("lax.tile", lambda x: lax.tile(x, (2, 3)), normal(2, 3), dtypes=ANY),
     op("lax.full_like", lambda x: lax.full_like(x, 2.0) * x, normal(3)),
-    op("lax.index_take", lambda x, i: lax.index_take(x, (i.astype(int),), (0,)),
+    op("lax.index_take", lambda x, i: lax.index_take(x, i.astype(int)[None], (0,)),
        normal(4, 2), integers(3, high=4)),
     op("lax.dynamic_slice", lambda x, i: lax.dynamic_slice(x, (i, i), (2, 2)), normal(4, 4),
        integers(high=4), dtypes=ANY),
@@ -172,7 +175,12 @@ PRODUCTS: tuple[Operation, ...] = (
 )  # fmt: skip
 
 
-def _conv(strides=(1, 1), padding="SAME", dims=("NCHW", "OIHW", "NCHW"), **kwargs):
+_NCHW = ("NCHW", "OIHW", "NCHW")
+
+
+def _conv(
+    strides: tuple[int, ...] = (1, 1), padding: Any = "SAME", dims: Any = _NCHW, **kwargs: Any
+) -> Callable[..., jax.Array]:
     return lambda x, w: lax.conv_general_dilated(
         x, w, strides, padding, dimension_numbers=dims, **kwargs
     )
@@ -228,10 +236,15 @@ CONVOLUTIONS: tuple[Operation, ...] = (
 )  # fmt: skip
 
 
-def _window(init, fun, size, strides, padding="VALID", **kwargs):
-    return lambda x: lax.reduce_window(
-        x, _like(x, init), fun, size, strides, padding, **kwargs
-    )
+def _window(
+    init: float,
+    fun: Callable[..., Any],
+    size: tuple[int, ...],
+    strides: tuple[int, ...],
+    padding: Any = "VALID",
+    **kwargs: Any,
+) -> Callable[..., jax.Array]:
+    return lambda x: lax.reduce_window(x, _like(x, init), fun, size, strides, padding, **kwargs)
 
 
 WINDOWS: tuple[Operation, ...] = (
@@ -240,14 +253,14 @@ WINDOWS: tuple[Operation, ...] = (
     op("window.max_pool_overlapping", _window(-jnp.inf, lax.max, (3, 3), (1, 2), "SAME"),
        normal(5, 6)),
     op("window.max_pool_ties", _window(-jnp.inf, lax.max, (3, 3), (1, 1), "SAME"), ties(5, 5)),
-    op("window.max_pool_dilated", _window(-jnp.inf, lax.max, (2, 2), (1, 1),
-       window_dilation=(2, 2)), normal(5, 6), dtypes=WIDE),
     op("window.min_pool", _window(jnp.inf, lax.min, (2, 2), (2, 2)), normal(4, 4)),
     op("window.sum_pool", _window(0, lax.add, (2, 3), (1, 2), "SAME"), normal(5, 6), dtypes=ANY),
     op("window.sum_pool_dilated", _window(0, lax.add, (2, 2), (1, 2), ((1, 0), (0, 2)),
        base_dilation=(2, 1), window_dilation=(1, 2)), normal(5, 6)),
     op("window.avg_pool", lambda x: _window(0, lax.add, (2, 2), (1, 1), "SAME")(x)
        / _window(0, lax.add, (2, 2), (1, 1), "SAME")(jnp.ones_like(x)), normal(4, 4)),
+    op("window.product_of_data", lambda x, y: x * _window(1, lax.mul, (2, 2), (1, 1), "SAME")(y),
+       normal(4, 4), normal(4, 4), argnums=(0,)),
     op("window.grad_of_max_pool", lambda x: jax.grad(lambda y: jnp.sum(
         _window(-jnp.inf, lax.max, (2, 2), (1, 1))(y) ** 2))(x), normal(4, 4), dtypes=WIDE),
     op("window.jvp_of_max_pool", lambda x, t: jax.jvp(
@@ -260,7 +273,7 @@ _BATCHED = lax.GatherDimensionNumbers((), (1,), (1,), (0,), (0,))
 _ROWS = lax.ScatterDimensionNumbers((1,), (0,), (0,))
 
 
-def _scatter(fun, **kwargs):
+def _scatter(fun: Callable[..., Any], **kwargs: Any) -> Callable[..., jax.Array]:
     return lambda x, i, u: fun(x, i[:, None], u, _ROWS, **kwargs)
 
 

@@ -1,5 +1,8 @@
 """Operations of `jax.nn`, `jax.scipy`, `jax.image` and `jax.random`."""
 
+from collections.abc import Callable
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import jax.scipy as jsp
@@ -8,16 +11,14 @@ import jax.scipy.ndimage
 from jax import nn, random
 
 from .specs import (
-    ANY,
     COMPLEX,
-    FLOATS,
     WIDE,
     WIDE_ANY,
     Operation,
     above_one,
     booleans,
-    hermitian,
     family,
+    hermitian,
     increasing,
     integers,
     invertible,
@@ -28,20 +29,23 @@ from .specs import (
     probability,
     raw_key,
     spd,
+    standard_promotion,
     ties,
     triangular,
     unit,
+    words,
 )
 
 _HEADS = normal(1, 4, 2, 3)
+_attention = standard_promotion(nn.dot_product_attention)
 
 NN: tuple[Operation, ...] = (
     *family(nn, "nn", "relu relu6 sigmoid softplus sparse_plus sparse_sigmoid soft_sign silu swish "
             "log_sigmoid leaky_relu hard_sigmoid hard_silu hard_swish hard_tanh elu celu selu gelu "
-            "mish squareplus tanh identity softmax log_softmax logsumexp logmeanexp standardize glu",
-            normal(3, 4)),
+            "mish squareplus tanh identity softmax log_softmax logsumexp logmeanexp standardize "
+            "glu", normal(3, 4)),
     *[op(f"nn.{name}_at_kink", getattr(nn, name), ties(3, 4))
-      for name in "relu relu6 elu leaky_relu hard_tanh softplus squareplus sparse_plus".split()],
+      for name in words("relu relu6 elu leaky_relu hard_tanh softplus squareplus sparse_plus")],
     op("nn.log1mexp", nn.log1mexp, positive(4)),
     op("nn.gelu_exact", lambda x: nn.gelu(x, approximate=False), normal(4)),
     op("nn.elu_alpha", nn.elu, normal(4), positive()),
@@ -59,14 +63,14 @@ NN: tuple[Operation, ...] = (
        normal(4, 2)),
     op("nn.cross_entropy", lambda x, i: -jnp.take_along_axis(
         nn.log_softmax(x), i[:, None], 1), normal(3, 4), integers(3, high=4)),
-    op("nn.attention", nn.dot_product_attention, _HEADS, _HEADS, _HEADS),
-    op("nn.attention_causal", lambda q, k, v: nn.dot_product_attention(q, k, v, is_causal=True),
-       _HEADS, _HEADS, _HEADS),
-    op("nn.attention_bias_mask", lambda q, k, v, b, m: nn.dot_product_attention(
+    op("nn.attention", _attention, _HEADS, _HEADS, _HEADS, dtypes=WIDE),
+    op("nn.attention_causal", partial(_attention, is_causal=True), _HEADS, _HEADS, _HEADS,
+       dtypes=WIDE),
+    op("nn.attention_bias_mask", lambda q, k, v, b, m: _attention(
         q, k, v, bias=b, mask=m.at[..., 0].set(True)), _HEADS, _HEADS, _HEADS, normal(1, 2, 4, 4),
-       booleans(1, 2, 4, 4)),
-    op("nn.attention_grouped", nn.dot_product_attention, normal(1, 4, 4, 3), _HEADS, _HEADS),
-    op("nn.attention_self", lambda x: nn.dot_product_attention(x, x, x, scale=0.5), _HEADS),
+       booleans(1, 2, 4, 4), dtypes=WIDE),
+    op("nn.attention_grouped", _attention, normal(1, 4, 4, 3), _HEADS, _HEADS, dtypes=WIDE),
+    op("nn.attention_self", lambda x: _attention(x, x, x, scale=0.5), _HEADS, dtypes=WIDE),
     op("nn.layer_norm", lambda x, g, b: nn.standardize(x) * g + b, normal(3, 4), normal(4),
        normal(4)),
     op("nn.dropout", lambda x, k: jnp.where(random.bernoulli(k, 0.5, x.shape), x / 0.5, 0),
@@ -75,17 +79,19 @@ NN: tuple[Operation, ...] = (
 
 SPECIAL: tuple[Operation, ...] = (
     *family(jsp.special, "special", "gammaln digamma gamma loggamma i0 i0e i1 i1e exp1 expi entr "
-            "factorial spence", positive(4), dtypes=WIDE),
+            "factorial", positive(4), dtypes=WIDE),
     *family(jsp.special, "special", "erf erfc erfcx expit ndtr log_ndtr dawsn softmax log_softmax "
             "logsumexp", normal(4), dtypes=WIDE),
     *family(jsp.special, "special", "erfinv", unit(4), dtypes=WIDE),
     *family(jsp.special, "special", "logit ndtri", probability(4), dtypes=WIDE),
-    *family(jsp.special, "special", "xlogy xlog1py kl_div rel_entr beta betaln boxcox boxcox1p poch "
-            "owens_t", positive(4), positive(4), dtypes=WIDE),
+    *family(jsp.special, "special",
+       "xlogy xlog1py kl_div rel_entr beta betaln boxcox boxcox1p poch", positive(4), positive(4),
+       dtypes=WIDE),
     *family(jsp.special, "special", "fresnel sici", normal(4), dtypes=WIDE),
     *family(jsp.special, "special", "gammainc gammaincc", positive(3), positive(3), dtypes=WIDE),
     op("special.wofz", jsp.special.wofz, normal(3), dtypes=COMPLEX),
-    op("special.betainc", lambda x: jsp.special.betainc(jnp.full_like(x, 1.5), jnp.full_like(x, 2.5),
+    op("special.betainc", lambda x: jsp.special.betainc(jnp.full_like(x, 1.5), jnp.full_like(x,
+       2.5),
        x), probability(4), dtypes=WIDE),
     op("special.polygamma", lambda x: jsp.special.polygamma(1, x), positive(4), dtypes=WIDE),
     op("special.zeta", lambda q: jsp.special.zeta(jnp.full_like(q, 2.5), q), positive(4),
@@ -94,15 +100,17 @@ SPECIAL: tuple[Operation, ...] = (
        dtypes=WIDE),
     op("special.expn", lambda x: jsp.special.expn(jnp.full_like(x, 2), x), positive(3),
        dtypes=WIDE),
-    op("special.hyp1f1", jsp.special.hyp1f1, positive(2), positive(2), unit(2), dtypes=WIDE),
+    op("special.owens_t", jsp.special.owens_t, positive(3), positive(3), dtypes=("float64",)),
+    op("special.hyp1f1", standard_promotion(jsp.special.hyp1f1), positive(2), positive(2), unit(2),
+       dtypes=WIDE),
     op("special.hyp2f1", jsp.special.hyp2f1, positive(2), positive(2), above_one(2),
        probability(2), dtypes=WIDE),
     op("special.bessel_jn", lambda z: jsp.special.bessel_jn(z, v=2, n_iter=20), positive(3),
        dtypes=WIDE),
     op("special.comb", lambda n, k: jsp.special.comb(n + 2, k), positive(3), positive(3),
        dtypes=WIDE),
-    op("special.sph_harm_y", lambda theta, phi: jsp.special.sph_harm_y(
-        jnp.array([2, 1]), jnp.array([1, 0]), theta, phi, n_max=2), positive(2), positive(2),
+    op("special.sph_harm_y", standard_promotion(lambda theta, phi: jsp.special.sph_harm_y(
+        jnp.array([2, 1]), jnp.array([1, 0]), theta, phi, n_max=2)), positive(2), positive(2),
        dtypes=("float32",)),
     op("special.xlogy_zero", lambda x: jsp.special.xlogy(x, x + 2), ties(5), dtypes=WIDE),
 )  # fmt: skip
@@ -112,15 +120,17 @@ _STATS = jsp.stats
 
 STATS: tuple[Operation, ...] = (
     *[op(f"stats.{name}.logpdf", getattr(_STATS, name).logpdf, *_LOCATED, dtypes=WIDE)
-      for name in "norm cauchy laplace logistic gumbel_l gumbel_r".split()],
+      for name in words("norm cauchy laplace logistic")],
     *[op(f"stats.{name}.cdf", getattr(_STATS, name).cdf, *_LOCATED, dtypes=WIDE)
-      for name in "norm cauchy laplace logistic gumbel_l gumbel_r".split()],
+      for name in words("norm cauchy laplace logistic gumbel_l gumbel_r")],
     *[op(f"stats.norm.{name}", getattr(_STATS.norm, name), *_LOCATED, dtypes=WIDE)
-      for name in "pdf logcdf sf logsf".split()],
+      for name in words("pdf logcdf sf logsf")],
     *[op(f"stats.{name}.logpdf", getattr(_STATS, name).logpdf, positive(4), positive(4),
-         dtypes=WIDE) for name in "gamma chi2".split()],
-    *[op(f"stats.{name}.logpmf", lambda p, k, name=name: getattr(_STATS, name).logpmf(k, p),
-         probability(4), integers(4, high=2), dtypes=WIDE) for name in "bernoulli geom".split()],
+         dtypes=WIDE) for name in words("gamma chi2")],
+    op("stats.bernoulli.logpmf", lambda p, k: _STATS.bernoulli.logpmf(k.astype(p.dtype), p),
+       probability(4), integers(4, high=2), dtypes=WIDE),
+    op("stats.geom.logpmf", lambda p, k: _STATS.geom.logpmf(1 + k.astype(p.dtype), p),
+       probability(4), integers(4, high=4), dtypes=WIDE),
     op("stats.norm.ppf", _STATS.norm.ppf, probability(4), dtypes=WIDE),
     op("stats.beta.logpdf", _STATS.beta.logpdf, probability(4), positive(4), positive(4),
        dtypes=WIDE),
@@ -139,27 +149,38 @@ STATS: tuple[Operation, ...] = (
        positive(3), dtypes=WIDE),
     op("stats.multivariate_normal.logpdf", _STATS.multivariate_normal.logpdf, normal(3), normal(3),
        spd(3, 3), dtypes=WIDE),
-    op("stats.poisson.logpmf", lambda m, k: _STATS.poisson.logpmf(k, m), positive(4),
+    op("stats.poisson.logpmf", lambda m, k: _STATS.poisson.logpmf(k.astype(m.dtype), m),
+       positive(4),
        integers(4, high=5), dtypes=WIDE),
-    op("stats.binom.logpmf", lambda p, k: _STATS.binom.logpmf(k, jnp.full_like(k, 5), p),
+    op("stats.binom.logpmf", lambda p, k: _STATS.binom.logpmf(k.astype(p.dtype), 5, p),
        probability(4), integers(4, high=5), dtypes=WIDE),
-    op("stats.nbinom.logpmf", lambda p, n, k: _STATS.nbinom.logpmf(k, n, p), probability(4),
+    op("stats.nbinom.logpmf", lambda p, n, k: _STATS.nbinom.logpmf(k.astype(p.dtype), n, p),
+       probability(4),
        positive(4), integers(4, high=5), dtypes=WIDE),
-    op("stats.betabinom.logpmf", lambda a, b, k: _STATS.betabinom.logpmf(k, jnp.full_like(k, 5),
-       a, b), positive(4), positive(4), integers(4, high=5), dtypes=WIDE),
-    op("stats.multinomial.logpmf", lambda p, k: _STATS.multinomial.logpmf(k, k.sum(), p / p.sum()),
-       positive(4), integers(4, high=3), dtypes=WIDE),
+    op("stats.betabinom.logpmf", lambda a, b, k: _STATS.betabinom.logpmf(
+        k.astype(a.dtype), 5, a, b), positive(4), positive(4), integers(4, high=5), dtypes=WIDE),
+    op("stats.multinomial.logpmf", standard_promotion(lambda p, k: _STATS.multinomial.logpmf(
+        k, k.sum(), p / p.sum())), positive(4), integers(4, high=3), dtypes=WIDE),
     op("stats.gaussian_kde", lambda x, y: _STATS.gaussian_kde(x).evaluate(y), normal(5), normal(2),
        dtypes=WIDE),
     op("stats.sem", _STATS.sem, normal(5), dtypes=WIDE),
+    op("stats.beta.cdf", lambda x: _STATS.beta.cdf(x, 2.0, 3.0), probability(4), dtypes=WIDE),
+    op("stats.truncnorm.cdf", lambda x: _STATS.truncnorm.cdf(x, -1.0, 1.0), unit(4), dtypes=WIDE),
+    op("stats.rankdata_times_x", lambda x: _STATS.rankdata(x).astype(x.dtype) * x, normal(5),
+       dtypes=WIDE),
+    op("stats.mode", lambda x: _STATS.mode(x)[0] * x, ties(5), dtypes=WIDE),
 )  # fmt: skip
 
 SCIPY: tuple[Operation, ...] = (
     *family(jsp.linalg, "scipy.linalg", "det inv", invertible(3, 3), dtypes=WIDE_ANY),
     *family(jsp.linalg, "scipy.linalg", "expm toeplitz", unit(3, 3), dtypes=WIDE),
-    *family(jsp.linalg, "scipy.linalg", "circulant fiedler companion", positive(4), dtypes=WIDE),
-    *family(jsp.linalg, "scipy.linalg", "block_diag toeplitz hankel", *[normal(3)] * 2, dtypes=WIDE)
-    [::2],
+    *family(jsp.linalg, "scipy.linalg", "circulant fiedler companion fiedler_companion",
+       positive(4),
+            dtypes=WIDE),
+    *family(jsp.linalg, "scipy.linalg", "block_diag hankel", *[normal(3)] * 2, dtypes=WIDE),
+    op("scipy.linalg.leslie", lambda f: jsp.linalg.leslie(f, f[1:]), normal(3), dtypes=WIDE),
+    op("scipy.linalg.convolution_matrix", lambda a: jsp.linalg.convolution_matrix(a, 4), normal(3),
+       dtypes=WIDE),
     *family(jsp.linalg, "scipy.linalg", "solve", invertible(3, 3), normal(3), dtypes=WIDE_ANY),
     op("scipy.linalg.solve_pos", lambda a, b: jsp.linalg.solve(a, b, assume_a="pos"), spd(3, 3),
        normal(3), dtypes=WIDE),
@@ -172,8 +193,6 @@ SCIPY: tuple[Operation, ...] = (
     *[op(f"scipy.linalg.solve_triangular_{trans}", lambda a, b, trans=trans:
          jsp.linalg.solve_triangular(a, b, trans=trans, lower=True), triangular(3, 3), normal(3),
          dtypes=WIDE_ANY) for trans in (0, 1, 2)],
-    op("scipy.linalg.solve_sylvester", jsp.linalg.solve_sylvester, invertible(2, 2),
-       invertible(2, 2), normal(2, 2), dtypes=WIDE),
     op("scipy.linalg.eigh", lambda a: jsp.linalg.eigh(a), hermitian(3, 3), dtypes=WIDE),
     op("scipy.linalg.svd", lambda a: jsp.linalg.svd(a, full_matrices=False), normal(3, 2),
        dtypes=WIDE),
@@ -191,6 +210,10 @@ SCIPY: tuple[Operation, ...] = (
     op("scipy.signal.detrend", jsp.signal.detrend, normal(6), dtypes=WIDE),
     op("scipy.signal.stft", lambda x: jsp.signal.stft(x, nperseg=4)[2], normal(8),
        dtypes=WIDE),
+    op("scipy.signal.istft", lambda x: jsp.signal.istft(jsp.signal.stft(x, nperseg=4)[2],
+       nperseg=4)[1], normal(8), dtypes=WIDE),
+    op("scipy.signal.csd", lambda x, y: jnp.abs(jsp.signal.csd(x, y, nperseg=4)[1]), normal(8),
+       normal(8), dtypes=WIDE),
     op("scipy.signal.welch", lambda x: jsp.signal.welch(x, nperseg=4)[1], normal(8), dtypes=WIDE),
     *family(jsp.fft, "scipy.fft", "dct idct dctn idctn", normal(4, 4), dtypes=WIDE),
     op("scipy.ndimage.map_coordinates", lambda x, c: jsp.ndimage.map_coordinates(
@@ -206,30 +229,31 @@ SCIPY: tuple[Operation, ...] = (
 
 IMAGE: tuple[Operation, ...] = (
     *[op(f"image.resize_{method}", lambda x, method=method: jax.image.resize(x, (6, 3), method),
-         normal(4, 5)) for method in "nearest linear cubic lanczos3 lanczos5".split()],
-    op("image.resize_no_antialias", lambda x: jax.image.resize(x, (2, 3), "linear", antialias=False),
+         normal(4, 5)) for method in words("nearest linear cubic lanczos3 lanczos5")],
+    op("image.resize_no_antialias", lambda x: jax.image.resize(x, (2, 3), "linear",
+       antialias=False),
        normal(4, 5)),
     op("image.scale_and_translate", lambda x, s, t: jax.image.scale_and_translate(
         x, (5, 6), (0, 1), s, t, "linear"), normal(4, 5), positive(2), unit(2), dtypes=WIDE),
 )  # fmt: skip
 
 
-def _sample(name: str, *shape: int):
+def _sample(name: str, *shape: int) -> Callable[..., jax.Array]:
     """A draw without parameters, scaled: the reparameterised form of location-scale families."""
     return lambda k, m, s: m + s * getattr(random, name)(k, shape, dtype=m.dtype)
 
 
 RANDOM: tuple[Operation, ...] = (
     *[op(f"random.{name}", _sample(name, 4), key(), normal(4), positive(4))
-      for name in "normal uniform gumbel laplace logistic exponential cauchy".split()],
+      for name in words("normal uniform gumbel laplace logistic exponential cauchy")],
     *[op(f"random.{name}", _sample(name, 4), key(), normal(4), positive(4), dtypes=WIDE)
-      for name in "rademacher maxwell".split()],
+      for name in words("rademacher maxwell")],
     *[op(f"random.{name}", lambda k, a, name=name: getattr(random, name)(k, a, dtype=a.dtype),
          key(), positive(4), dtypes=WIDE)
-      for name in "gamma loggamma dirichlet pareto t chisquare lognormal rayleigh wald".split()],
+      for name in words("gamma loggamma dirichlet pareto t chisquare lognormal rayleigh wald")],
     *[op(f"random.{name}", lambda k, a, b, name=name: getattr(random, name)(k, a, b, dtype=a.dtype),
          key(), positive(4), positive(4), dtypes=WIDE)
-      for name in "beta f weibull_min".split()],
+      for name in words("beta f weibull_min")],
     op("random.normal_raw_key", _sample("normal", 4), raw_key(), normal(4), positive(4)),
     op("random.normal_complex", _sample("normal", 4), key(), normal(4), normal(4), dtypes=COMPLEX),
     op("random.uniform_bounds", lambda k, a, b: random.uniform(k, (4,), a.dtype, a, b), key(),
@@ -249,6 +273,9 @@ RANDOM: tuple[Operation, ...] = (
     *[op(f"random.multivariate_normal_{method}", lambda k, m, c, method=method:
          random.multivariate_normal(k, m, c, method=method, dtype=m.dtype), key(), normal(3),
          spd(3, 3), dtypes=WIDE) for method in ("cholesky", "eigh", "svd")],
+    *[op(f"random.{impl}", lambda k, x, impl=impl: x * random.normal(random.wrap_key_data(
+        jnp.tile(k, 2), impl=impl), x.shape, x.dtype), raw_key(), normal(4))
+      for impl in ("rbg", "unsafe_rbg")],
     op("random.split_fold_in", lambda k, x: x * random.normal(random.fold_in(random.split(k)[1], 3),
        x.shape, x.dtype), key(), normal(4)),
     op("random.key_data", lambda k, x: x * random.uniform(random.wrap_key_data(
@@ -263,6 +290,8 @@ RANDOM: tuple[Operation, ...] = (
     op("random.gumbel_softmax", lambda k, x: nn.softmax(
         (x + random.gumbel(k, x.shape, x.dtype)) / 0.5), key(), normal(5)),
     op("random.randint_index", lambda k, x: x[random.randint(k, (6,), 0, 4)], key(), normal(4)),
+    op("random.binomial_of_data", lambda k, x: x * random.binomial(
+        k, 10.0, 0.3, x.shape, dtype=x.dtype), key(), normal(4), dtypes=("float32",)),
     op("random.poisson_of_data", lambda k, x: x * random.poisson(k, 3.0, x.shape).astype(x.dtype),
        key(), normal(4), dtypes=WIDE),
 )  # fmt: skip

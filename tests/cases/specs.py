@@ -1,14 +1,14 @@
 """What an entry of the table of operations is, its concrete arguments and its scalar loss.
 
-An operation enters as one line, `op("lax.sin", lax.sin, normal(3, 4), dtypes=ANY)`. What leaves are
-arrays drawn from each argument's domain (`make_args`) and a scalar function of them (`scalar_loss`),
-whose output error is a fixed pseudo-random weight instead of all ones.
+An operation enters as one line, `op("lax.sin", lax.sin, normal(3, 4), dtypes=ANY)`. What leaves
+are arrays drawn from each argument's domain (`make_args`) and a scalar function of them
+(`scalar_loss`), whose output error is a fixed pseudo-random weight instead of all ones.
 """
 
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import jax
@@ -70,6 +70,11 @@ key = _arg("key")  # one typed PRNG key
 raw_key = _arg("raw_key")  # one PRNG key as two uint32
 
 
+def words(text: str) -> list[str]:
+    """The names in `text`."""
+    return text.split()
+
+
 def op(
     name: str,
     fun: Callable[..., Any],
@@ -88,9 +93,19 @@ def family(
 ) -> tuple[Operation, ...]:
     """One entry per function in `names` of `module`, all with the same arguments."""
     return tuple(
-        op(f"{prefix}.{name}", getattr(module, name), *args, dtypes=dtypes)
-        for name in names.split()
+        op(f"{prefix}.{name}", getattr(module, name), *args, dtypes=dtypes) for name in words(names)
     )
+
+
+def standard_promotion(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Trace `fun`, whose own code mixes dtypes, as users of JAX's default promotion do."""
+
+    @wraps(fun)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        with jax.numpy_dtype_promotion("standard"):
+            return fun(*args, **kwargs)
+
+    return traced
 
 
 def make_args(operation: Operation, dtype: str, seed: int = 0) -> tuple[jax.Array, ...]:
@@ -100,7 +115,7 @@ def make_args(operation: Operation, dtype: str, seed: int = 0) -> tuple[jax.Arra
 
 
 def scalar_loss(operation: Operation, dtype: str) -> Callable[..., jax.Array]:
-    """The sum over all inexact outputs of `real(output * weight)`, as a function of the arguments."""
+    """The sum over all inexact outputs of `real(output * weight)`: a function of the arguments."""
     loss_dtype = _REAL_OF.get(dtype, dtype)
 
     def loss(*args: jax.Array) -> jax.Array:

@@ -77,6 +77,8 @@ def test_norms_give_mean_zero_and_variance_one(layer: BatchNorm | LayerNorm, axe
     y = astype(layer, jnp.float64)(x)
     np.testing.assert_allclose(y.mean(axis=axes), 0, atol=1e-12)
     np.testing.assert_allclose(y.var(axis=axes), 1, atol=1e-4)
+    expected = (x - x.mean(axes, keepdims=True)) / x.std(axes, keepdims=True)
+    np.testing.assert_allclose(y, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("norm", [BatchNorm, LayerNorm])

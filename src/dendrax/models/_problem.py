@@ -164,7 +164,7 @@ def _mlp(small: bool, key: jax.Array) -> _Draft:
 
 
 def _mlp100(small: bool, key: jax.Array) -> _Draft:
-    in_size, hidden, batch = (12, 8, 4) if small else (784, 128, 20)
+    in_size, hidden, batch = (12, 16, 4) if small else (784, 128, 20)
     model = MLP(in_size, (hidden,) * 99, 10, gain=math.sqrt(3), key=key)
     return model, (batch, in_size), cross_entropy_loss
 

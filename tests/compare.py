@@ -1,0 +1,44 @@
+"""Comparing gradients: bit for bit, unless a test says otherwise."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Equal trees of equal arrays of equal type; NaN equals NaN."""
+    if jax.tree.structure(found) != jax.tree.structure(expected):
+        return False
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    return all(_same_array(a, b) for a, b in pairs)
+
+
+def _same_array(a: Any, b: Any) -> bool:
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return a.dtype == jax.dtypes.float0 or bool(np.all((a == b) | ((a != a) & (b != b))))
+
+
+def close(found: Any, expected: Any, ulps: float = 64) -> bool:
+    """Equal to within some units in the last place of the largest element."""
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    return all(_close_array(np.asarray(a), np.asarray(b), ulps) for a, b in pairs)
+
+
+def _close_array(a: np.ndarray, b: np.ndarray, ulps: float) -> bool:
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if a.dtype == jax.dtypes.float0 or a.size == 0:
+        return True
+    epsilon = float(jax.numpy.finfo(a.dtype).eps)
+    wide = np.complex128 if np.iscomplexobj(a) else np.float64
+    a, b = a.astype(wide), b.astype(wide)
+    return bool(np.max(np.abs(a - b)) <= ulps * epsilon * max(np.max(np.abs(b)), 1e-30))
+
+
+def distance(found: Any, expected: Any) -> float:
+    """The Euclidean distance of two trees."""
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    return float(np.sqrt(sum(np.sum(np.abs(np.asarray(a) - np.asarray(b)) ** 2) for a, b in pairs)))

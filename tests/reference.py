@@ -1,0 +1,81 @@
+"""The paper's dynamics once more, written as plainly as possible, to test the real ones against.
+
+Works on a graph whose delays are written out as identity vertices (`LevelledGraph.expand`) or on
+one without any. Value nodes are a dictionary, time is a Python loop, each local derivative is a
+`jax.vjp` of one vertex's function, and the error is carried as PAPER-NOTES says. Shares no code
+with `dendrax._dynamics`.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dendrax import Graph
+
+
+def forward(graph: Graph) -> dict[int, Any]:
+    """The value of each (single-output) vertex."""
+    values = dict(zip(graph.leaves, graph.call.leaves(), strict=True))
+    for v in graph:
+        if v.function is not None:
+            (values[v.index],) = v.function(*(values[port.vertex] for port in v.inputs))
+    return values
+
+
+def simulate(
+    graph: Graph,
+    target: Any,
+    *,
+    gamma: float = 1.0,
+    num_steps: int,
+    learn_at: dict[tuple[int, int], int],
+    start: dict[int, Any] | None = None,
+) -> tuple[dict[int, Any], list[dict[int, Any]]]:
+    """Gradients by leaf index, and the errors at each time. ``learn_at[leaf, user]`` is a time."""
+    values = forward(graph)
+    out = graph.outputs[0].vertex
+    active = [v for v in graph.active if v.index != out]
+    x = {**values, **(start or {})}
+    gradient: dict[int, Any] = {}
+
+    def predict(v: Any) -> Any:
+        return v.function(*(x[port.vertex] for port in v.inputs))[0]
+
+    mu = {v.index: predict(v) for v in graph.active}
+    error = {v.index: mu[v.index] - x[v.index] for v in active}
+    error[out] = mu[out] - target
+    history = []
+    for t in range(num_steps):
+        history.append(dict(error))
+        arriving: dict[int, list[tuple[int, Any]]] = {v.index: [] for v in graph}
+        for v in reversed(graph.active):
+            received = graph.flow.received[v.index]
+
+            def local(*chosen: Any, v: Any = v, received: Any = received) -> Any:
+                inputs = [x[port.vertex] for port in v.inputs]
+                for k, value in zip(received, chosen, strict=True):
+                    inputs[k] = value
+                return v.function(*inputs)[0]
+
+            sources = [v.inputs[k].vertex for k in received]
+            _, pullback = jax.vjp(local, *(x[source] for source in sources))
+            for source, message in zip(sources, pullback(error[v.index]), strict=True):
+                arriving[source].append((v.index, message))
+        for (leaf, user), when in learn_at.items():
+            if when == t:
+                for sender, message in arriving[leaf]:
+                    if sender == user:
+                        gradient[leaf] = gradient[leaf] + message if leaf in gradient else message
+        change = {}
+        for v in active:
+            total = sum((m for _, m in arriving[v.index]), start=jnp.zeros_like(x[v.index]))
+            change[v.index] = gamma * (error[v.index] - total)
+        for index, dx in change.items():
+            x[index] = x[index] + dx
+        before, mu = mu, {v.index: predict(v) for v in graph.active}
+        for v in active:
+            moved = mu[v.index] - before[v.index]
+            error[v.index] = error[v.index] + moved - change[v.index]
+        error[out] = error[out] + (mu[out] - before[out])
+    return gradient, history

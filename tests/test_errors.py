@@ -1,0 +1,198 @@
+"""Wrong input gets an error of JAX's own kind that names our function, the place and the remedy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dendrax
+from dendrax import BP, ZIL
+
+W = np.ones((3, 3))
+
+
+def test_non_scalar_loss():
+    with pytest.raises(TypeError, match=r"dendrax\.grad: .*scalar-output.*\(3,\)") as error:
+        dendrax.grad(lambda x: jnp.sin(x))(jnp.ones(3))
+    assert "test_errors.py" in str(error.value)
+    assert "jnp.mean" in str(error.value)
+
+
+def test_several_outputs():
+    with pytest.raises(TypeError, match="one scalar output"):
+        dendrax.grad(lambda x: (x, x))(1.0)
+
+
+def test_complex_loss():
+    with pytest.raises(TypeError, match="real-valued outputs"):
+        dendrax.grad(lambda x: x * 1j)(jnp.asarray(1.0 + 1.0j))
+
+
+def test_integer_loss():
+    with pytest.raises(TypeError, match="real-valued outputs"):
+        dendrax.grad(lambda x: jnp.argmax(x))(jnp.ones(3))
+
+
+@pytest.mark.parametrize("bad", [jnp.arange(3), True, 3])
+def test_integer_parameters(bad):
+    with pytest.raises(TypeError, match=r"dendrax\.value_and_grad: .*params\['n'\]") as error:
+        dendrax.value_and_grad(lambda params: jnp.sum(params["n"]) * 1.0)({"n": bad})
+    assert "dendrax.vjp" in str(error.value)
+
+
+def test_parameter_that_is_no_array():
+    with pytest.raises(TypeError, match="params.*not a valid JAX type: str"):
+        dendrax.grad(lambda params: 1.0)(["a"])
+
+
+@pytest.mark.parametrize("argnums", [1, -2, (0, 3)])
+def test_argnums_out_of_range(argnums):
+    with pytest.raises(TypeError, match=r"argnums=.*positional arguments"):
+        dendrax.grad(lambda x: x, argnums=argnums)(1.0)
+
+
+def test_argnums_of_the_wrong_type():
+    with pytest.raises(TypeError, match="argnums must be an integer"):
+        dendrax.grad(lambda x: x, argnums="x")(1.0)
+
+
+def test_unbounded_while():
+    def loss(x):
+        return jax.lax.while_loop(lambda c: c < 10.0, lambda c: c * 2.0, x)
+
+    with pytest.raises(ValueError, match=r"(?s)while_loop.*test_errors\.py.*lax\.scan"):
+        dendrax.grad(loss)(1.0)
+
+
+def test_while_with_traced_bounds():
+    def loss(x, n):
+        return jax.lax.fori_loop(0, n, lambda i, c: c * 2.0, x)
+
+    with pytest.raises(ValueError, match="number of steps is unknown"):
+        jax.jit(dendrax.grad(loss))(1.0, 3)
+
+
+def test_function_returns_a_string():
+    with pytest.raises(TypeError, match=r"dendrax\.grad: .*'loss'.*not a valid JAX type"):
+        dendrax.grad(lambda x: "loss")(1.0)
+
+
+def test_effectful_primitive():
+    def loss(x):
+        return jax.experimental.io_callback(np.sin, jax.ShapeDtypeStruct((), x.dtype), x)
+
+    with pytest.raises(ValueError, match=r"(?s)dendrax\.grad.*io_callback.*test_errors\.py"):
+        dendrax.grad(loss)(jnp.asarray(1.0))
+
+
+def test_pure_callback_has_no_derivative():
+    def loss(x):
+        return jax.pure_callback(np.sin, jax.ShapeDtypeStruct((), x.dtype), x)
+
+    with pytest.raises(ValueError, match=r"(?s)pure_callback.*custom_vjp"):
+        dendrax.grad(loss)(jnp.asarray(1.0))
+
+
+def test_primitive_without_derivative():
+    with pytest.raises(NotImplementedError, match=r"(?s)'nextafter'.*test_errors\.py"):
+        dendrax.grad(lambda x: jax.lax.nextafter(x, x))(jnp.asarray(1.0))
+
+
+@pytest.mark.parametrize("name", ["layers", 3])
+def test_unknown_vertices(name):
+    for call in (
+        lambda: dendrax.grad(jnp.sum, vertices=name),
+        lambda: dendrax.trace(jnp.sum, jnp.ones(3), vertices=name),
+        lambda: dendrax.vjp(jnp.sum, jnp.ones(3), vertices=name),
+    ):
+        with pytest.raises(ValueError, match=r"(?s)vertices=.*not known.*'primitive'"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gamma": 0.0}, "gamma=0.0 is not a positive number"),
+        ({"gamma": -1}, "gamma=-1"),
+        ({"gamma": float("nan")}, "gamma=nan"),
+        ({"gamma": "fast"}, "gamma='fast'"),
+        ({"timing": "late"}, r"(?s)timing='late' is not known.*'level', 'end'"),
+        ({"init": "ones"}, r"(?s)init='ones' is not known.*'forward', 'zeros', 'noise'"),
+        ({"levelled": "yes"}, "levelled='yes'"),
+        ({"num_steps": 0}, "num_steps=0 is not a positive integer"),
+        ({"num_steps": 2.5}, "num_steps=2.5"),
+    ],
+)
+def test_unknown_rule_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        ZIL(**settings)
+
+
+def test_unknown_setting_name():
+    with pytest.raises(TypeError, match="speed"):
+        ZIL(speed=2)  # pyright: ignore[reportCallIssue]
+
+
+@pytest.mark.parametrize("rule", [ZIL, "zil", None])
+def test_not_a_rule(rule):
+    with pytest.raises(TypeError, match=r"(?s)dendrax\.grad: rule must be a rule.*dendrax\.ZIL"):
+        dendrax.grad(jnp.sum, rule=rule)
+
+
+def test_not_a_function():
+    with pytest.raises(TypeError, match=r"dendrax\.grad: expected a function, got float"):
+        dendrax.grad(3.0)  # pyright: ignore[reportArgumentType]
+
+
+def test_aux_missing():
+    with pytest.raises(TypeError, match=r"has_aux=True.*pair"):
+        dendrax.grad(lambda x: x, has_aux=True)(1.0)
+
+
+def test_vjp_cotangent_of_the_wrong_tree_or_shape():
+    _, pullback = dendrax.vjp(lambda x: (x, 2.0 * x), jnp.ones(3))
+    with pytest.raises(ValueError, match=r"dendrax\.vjp: the cotangent's tree"):
+        pullback(jnp.ones(3))
+    with pytest.raises(ValueError, match=r"shape \(2,\).*\(3,\)"):
+        pullback((jnp.ones(3), jnp.ones(2)))
+
+
+def test_run_bad_arguments():
+    graph = dendrax.trace(lambda w, x: x @ w, W, np.ones((2, 3)))
+    with pytest.raises(ValueError, match=r"record='errors' is not known"):
+        dendrax.run(graph, ZIL(), record="errors")
+    with pytest.raises(ValueError, match=r"target has shape \(3,\).*\(2, 3\)"):
+        dendrax.run(graph, ZIL(), target=np.ones(3))
+    with pytest.raises(ValueError, match="target's tree"):
+        dendrax.run(graph, ZIL(), target=(np.ones((2, 3)),) * 2)
+    with pytest.raises(TypeError, match="traced with arguments"):
+        dendrax.run(graph, ZIL(), W)
+    with pytest.raises(ValueError, match="argument x does not fit"):
+        dendrax.run(graph, ZIL(), W, np.ones((4, 3)))
+    with pytest.raises(TypeError, match="expected a Graph"):
+        dendrax.run(jnp.sum, ZIL())  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="expected a Graph"):
+        dendrax.level(jnp.sum)  # pyright: ignore[reportArgumentType]
+
+
+def test_bp_has_nothing_to_record():
+    graph = dendrax.trace(jnp.sum, jnp.ones(3))
+    with pytest.raises(ValueError, match="nothing to record"):
+        dendrax.run(graph, BP(), record="energy")
+
+
+def test_moment_of_a_vertex_without_error():
+    graph = dendrax.trace(lambda w, x: jnp.sum(w * x), jnp.ones(3), jnp.ones(3))
+    result = dendrax.run(graph, ZIL(), record="epsilon")
+    with pytest.raises(KeyError, match="has no error"):
+        result.epsilon[0]["x"]
+    with pytest.raises(IndexError, match="was not recorded"):
+        result.epsilon[99]
+
+
+def test_the_users_own_error_is_not_disguised():
+    def loss(x):
+        raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="^mine"):
+        dendrax.grad(loss)(1.0)

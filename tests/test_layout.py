@@ -1,0 +1,85 @@
+"""The layout is the architecture: a file imports only from files earlier in the flow."""
+
+import ast
+import pathlib
+
+import dendrax
+
+ROOT = pathlib.Path(dendrax.__file__).parent
+FLOW = (
+    "_compat",
+    "_errors",
+    "_graph",
+    "_local",
+    "_trace",
+    "_open",
+    "_call",
+    "_hoist",
+    "_wavefront",
+    "_flatten",
+    "_level",
+    "_check_graph",
+    "_equations",
+    "_dynamics",
+    "rules",
+    "_gradient",
+    "_api",
+    "certify",
+    "models",
+    "cli",
+)
+
+
+def _imports(path: pathlib.Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found.update({node.module, *(f"{node.module}.{alias.name}" for alias in node.names)})
+    return found
+
+
+def _place(name: str) -> int | None:
+    return FLOW.index(name) if name in FLOW else None
+
+
+def test_files_import_only_from_earlier_in_the_flow():
+    for path in ROOT.rglob("*.py"):
+        own = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        if own == "__init__":
+            continue
+        assert own in FLOW, f"{own} has no place in the flow"
+        for name in _imports(path):
+            parts = name.split(".")
+            if parts[0] == "dendrax" and len(parts) > 1 and _place(parts[1]) is not None:
+                assert _place(parts[1]) <= _place(own), f"{path.name} imports {name}"
+
+
+def test_only_compat_touches_jax_internals():
+    for path in ROOT.rglob("*.py"):
+        internal = {n for n in _imports(path) if n.startswith(("jax._src", "jax.extend"))}
+        assert not internal or path.name == "_compat.py", f"{path.name} imports {internal}"
+
+
+def test_only_the_local_file_differentiates():
+    """`jax.vjp` only ever on one vertex's own function: no other file of the core may call it."""
+    forbidden = {"grad", "value_and_grad", "vjp", "jvp", "linearize", "linear_transpose"}
+    allowed = {("_local.py", "vjp"), ("_local.py", "jvp"), ("check.py", "value_and_grad")}
+    core = [path for path in ROOT.rglob("*.py") if path.parent.name not in ("models", "cli")]
+    for path in core:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "jax"
+                and node.attr in forbidden
+            ):
+                assert (path.name, node.attr) in allowed, f"{path.name} calls jax.{node.attr}"
+
+
+def test_the_core_needs_only_jax_and_numpy():
+    core = [p for p in ROOT.rglob("*.py") if p.relative_to(ROOT).parts[0] not in ("models", "cli")]
+    for path in core:
+        outside = {name.split(".")[0] for name in _imports(path)} & {"equinox", "rich", "typer"}
+        assert not outside, f"{path.name} imports {outside}"

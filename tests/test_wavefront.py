@@ -1,0 +1,175 @@
+"""Z-IL's wavefront and BP equal `jax.grad`, with ``==``, on operations, graphs, programs, models."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import given, settings
+
+import dendrax
+from dendrax import BP, ZIL
+from dendrax.models import PROBLEMS, problem
+from tests.cases.graphs import GRAPHS
+from tests.cases.operations import OPERATIONS, make_args, scalar_loss
+from tests.cases.programs import random_programs
+from tests.compare import close, same
+
+# Each operation in one of its dtypes, so that all dtypes get their turn; the others are slow.
+TABLE = [
+    pytest.param(
+        operation,
+        dtype,
+        id=f"{operation.name}-{dtype}",
+        marks=() if i % len(operation.dtypes) == k else pytest.mark.slow,
+    )
+    for i, operation in enumerate(OPERATIONS)
+    for k, dtype in enumerate(operation.dtypes)
+]
+GRAPH_IDS = [case.name for case in GRAPHS]
+
+
+@pytest.mark.parametrize(("operation", "dtype"), TABLE)
+def test_operations(operation, dtype):
+    args, loss = make_args(operation, dtype), scalar_loss(operation, dtype)
+    found = jax.jit(dendrax.value_and_grad(loss, operation.argnums))(*args)
+    assert same(found, jax.jit(jax.value_and_grad(loss, operation.argnums))(*args))
+
+
+@pytest.mark.parametrize("rule", [BP(), ZIL()], ids=["bp", "zil"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("case", GRAPHS, ids=GRAPH_IDS)
+def test_graphs(case, dtype, rule):
+    args = case.make_args(dtype)
+    found = jax.jit(dendrax.value_and_grad(case.fun, case.argnums, rule=rule))(*args)
+    assert same(found, jax.jit(jax.value_and_grad(case.fun, case.argnums))(*args))
+
+
+@pytest.mark.parametrize("case", GRAPHS, ids=GRAPH_IDS)
+def test_graphs_eagerly(case):
+    """Eagerly too. Where an inner jit (or scan) is compiled as one unit, so is ours."""
+    args = case.make_args()
+    found = dendrax.value_and_grad(case.fun, case.argnums)(*args)
+    expected = jax.value_and_grad(case.fun, case.argnums)(*args)
+    opened = "jit" in case.name or "scan" in case.name
+    assert close(found, expected) if opened else same(found, expected)
+
+
+@pytest.mark.parametrize("case", GRAPHS, ids=GRAPH_IDS)
+def test_graphs_operation_by_operation(case):
+    with jax.disable_jit():
+        args = case.make_args()
+        found = dendrax.value_and_grad(case.fun, case.argnums)(*args)
+        assert same(found, jax.value_and_grad(case.fun, case.argnums)(*args))
+
+
+@pytest.mark.parametrize("case", GRAPHS, ids=GRAPH_IDS)
+def test_flat_graphs_give_the_same(case):
+    """The unrolled graph that `trace` shows has the same gradient as the folded one."""
+    args = case.make_args()
+    graph = dendrax.trace(case.fun, *args, argnums=case.argnums)
+    expected = jax.grad(case.fun, case.argnums)(*args)
+    assert close(dendrax.run(graph, ZIL()).gradient, expected)
+    with jax.disable_jit():
+        flat = dendrax.run(graph, ZIL()).gradient
+        expected = dendrax.grad(case.fun, case.argnums)(*args)
+        assert same(flat, expected)
+
+
+@given(program=random_programs())
+@settings(deadline=None, max_examples=25)
+def test_random_programs(program):
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("strict"):
+        params = program.make_params()
+        argnums = tuple(range(len(params)))
+        found = jax.jit(dendrax.value_and_grad(program, argnums))(*params)
+        assert same(found, jax.jit(jax.value_and_grad(program, argnums))(*params))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@given(program=random_programs())
+@settings(deadline=None, max_examples=300)
+def test_many_random_programs(dtype, program):
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("strict"):
+        params = program.make_params(dtype)
+        argnums = tuple(range(len(params)))
+        found = jax.jit(dendrax.value_and_grad(program, argnums))(*params)
+        assert same(found, jax.jit(jax.value_and_grad(program, argnums))(*params))
+
+
+MODELS = [
+    pytest.param(name, dtype, id=f"{name}-{dtype}", marks=() if quick else pytest.mark.slow)
+    for name in PROBLEMS
+    for dtype in ("float64", "float32", "bfloat16")
+    for quick in [name not in ("transformer12", "resnet18") or dtype == "float32"]
+]
+
+
+@pytest.mark.parametrize(("name", "dtype"), MODELS)
+def test_models(name, dtype):
+    p = problem(name, dtype=dtype, small=True)
+    certificate = dendrax.check(p.loss, p.model, p.inputs, p.target)
+    assert certificate.exact
+    assert certificate.divergence == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mlp", "cnn", "rnn", "rnn_scan", "fc_resnet", "transformer"])
+def test_models_at_full_size(name):
+    p = problem(name, dtype="float32")
+    assert dendrax.check(p.loss, p.model, p.inputs, p.target).exact
+
+
+def test_a_sum_that_is_shared_with_an_alias():
+    """``y = x + 1`` has the tangent of ``x``: JAX interleaves the messages of both in one sum."""
+
+    def loss(x):
+        y = x + 1.0
+        a, b, c, d = jnp.sin(x), y * y, jnp.cos(x), jnp.tanh(y)
+
+        @jax.jit
+        def inner(x):
+            y = x + 3.0
+            return jnp.sin(x) * y + y * y * jnp.exp(x), y
+
+        e, f = inner(x)
+        return jnp.sum(a * b + c * d * d + e * f + x)
+
+    x = jnp.linspace(-2.0, 2.0, 1001)
+    assert same(jax.jit(dendrax.grad(loss))(x), jax.jit(jax.grad(loss))(x))
+    assert same(dendrax.grad(loss)(x), jax.grad(loss)(x))
+
+
+def test_residuals_that_do_not_change_are_not_stacked():
+    """A weight used in a scan, also transposed or inside a jit, is kept once, not once a step."""
+    cell = jax.jit(lambda w, c, x: jnp.tanh(w.T @ c + x))
+
+    def loss(w, xs):
+        carry, _ = jax.lax.scan(lambda c, x: (cell(w, c, x), None), xs[0], xs)
+        return jnp.sum(carry)
+
+    def stacked(grad):
+        jaxpr = jax.make_jaxpr(grad(loss))(jnp.ones((7, 7)), jnp.ones((5, 7)))
+        scans = [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "scan"]
+        return sorted(v.aval.shape for v in scans[0].outvars)
+
+    assert stacked(dendrax.grad) == stacked(jax.grad)
+
+
+def test_remat_recomputes():
+    """Between the passes a remat region keeps its inputs only, as with JAX."""
+
+    def loss(w, x):
+        block = jax.checkpoint(lambda h: jnp.sin(jnp.sin(jnp.sin(jnp.sin(h @ w)))))
+        for _ in range(4):
+            x = block(x)
+        return jnp.sum(x)
+
+    w, x = jnp.ones((32, 32)), jnp.ones((256, 32))
+
+    def memory(grad, fun):
+        compiled = jax.jit(grad(fun)).lower(w, x).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    assert memory(dendrax.grad, loss) <= 1.01 * memory(jax.grad, loss)
+    barriers = str(jax.make_jaxpr(dendrax.grad(loss))(w, x)).count("optimization_barrier")
+    assert barriers == 4
