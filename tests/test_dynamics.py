@@ -1,4 +1,4 @@
-"""The full dynamics: the lemmas, the ablations, and agreement with the wavefront and a reference."""
+"""The full dynamics: lemmas, ablations, agreement with the wavefront and with a reference."""
 
 import functools
 
@@ -95,7 +95,9 @@ def test_gradients_compiled(case):
     def gradient(*args):
         return dendrax.run(graph, ZIL(), *args, record="energy").gradient
 
-    assert close(gradient(*args), jax.jit(jax.grad(case.fun, case.argnums))(*args), CANCEL.get(case.name, 16))
+    assert close(
+        gradient(*args), jax.jit(jax.grad(case.fun, case.argnums))(*args), CANCEL.get(case.name, 16)
+    )
 
 
 SIX = ["mlp", "cnn", "rnn", "fc_resnet"]
@@ -152,13 +154,20 @@ def test_original_zil_is_exact_on_chains(name):
 )
 def test_original_zil_is_wrong_where_paths_rejoin(name):
     p = problem(name, dtype="float64", small=True)
-    assert divergence(p, ZIL(levelled=False)) > 1e-3
+    assert not divergence(p, ZIL(levelled=False)) < 1e-3  # it may also overflow
 
 
 @pytest.mark.parametrize("rule", [ABLATIONS[k] for k in ("end", "noise", "gamma")])
 @pytest.mark.parametrize(
     "name",
-    ["mlp", "cnn", "rnn", "fc_resnet", "transformer", pytest.param("resnet18", marks=pytest.mark.slow)],
+    [
+        "mlp",
+        "cnn",
+        "rnn",
+        "fc_resnet",
+        "transformer",
+        pytest.param("resnet18", marks=pytest.mark.slow),
+    ],
 )
 def test_each_condition_is_necessary(name, rule):
     """Table 3: without any one of the three conditions the update is not backprop's."""

@@ -41,7 +41,7 @@ def test_integer_parameters(bad):
 
 
 def test_parameter_that_is_no_array():
-    with pytest.raises(TypeError, match="params.*not a valid JAX type: str"):
+    with pytest.raises(TypeError, match=r"params.*not a valid JAX type: str"):
         dendrax.grad(lambda params: 1.0)(["a"])
 
 
@@ -194,5 +194,5 @@ def test_the_users_own_error_is_not_disguised():
     def loss(x):
         raise RuntimeError("mine")
 
-    with pytest.raises(RuntimeError, match="^mine"):
+    with pytest.raises(RuntimeError, match=r"^mine"):
         dendrax.grad(loss)(1.0)

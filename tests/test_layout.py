@@ -16,6 +16,7 @@ FLOW = (
     "_call",
     "_hoist",
     "_wavefront",
+    "_regions",
     "_flatten",
     "_level",
     "_check_graph",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dendrax
-from dendrax import ZIL, _dynamics, _equations, _level, _local, _wavefront
+from dendrax import ZIL, _dynamics, _equations, _level, _local, _regions, _wavefront
 from dendrax.rules import zil
 from tests.compare import distance, same
 
@@ -31,7 +31,7 @@ def dynamics_distance():
 
 
 def wave_is_exact():
-    _wavefront._compiled.cache_clear()
+    _regions._compiled.cache_clear()
     return same(jax.jit(dendrax.grad(loss))(W, X), jax.jit(jax.grad(loss))(W, X))
 
 
@@ -86,11 +86,9 @@ def test_one_broken_pullback(monkeypatch):
 
 
 def test_another_order_of_additions(monkeypatch):
-    """Adding the messages in program order instead of reverse program order shows in the last bit."""
+    """Adding messages in program order instead of reverse program order shows in the last bit."""
     original = _equations.add_messages
-    monkeypatch.setattr(
-        _dynamics, "add_messages", lambda messages: original(list(messages)[::-1])
-    )
+    monkeypatch.setattr(_dynamics, "add_messages", lambda messages: original(list(messages)[::-1]))
     assert 0 < dynamics_distance() < 1e-12
 
 

@@ -91,9 +91,7 @@ def test_second_derivatives(transform, fun):
 @pytest.mark.parametrize("fun", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_jvp_and_hessian_of_ours(fun):
     v, u = jnp.asarray([0.3, -0.7, 1.1]), jnp.asarray([1.0, 2.0, -1.0])
-    assert close(
-        jax.jvp(dendrax.grad(fun), (v,), (u,))[1], jax.jvp(jax.grad(fun), (v,), (u,))[1]
-    )
+    assert close(jax.jvp(dendrax.grad(fun), (v,), (u,))[1], jax.jvp(jax.grad(fun), (v,), (u,))[1])
     hessian = jax.jacfwd(jax.jacrev(fun))(v)
     assert close(jax.jacfwd(dendrax.grad(fun))(v), hessian)
     assert close(jax.hessian(lambda v: dendrax.value_and_grad(fun)(v)[0])(v), hessian)
@@ -124,9 +122,7 @@ def test_inside_shard_map(w, x):
 
     def mapped(grad):
         body = functools.partial(update, grad)
-        return jax.jit(
-            jax.shard_map(body, mesh=mesh, in_specs=(P(), P("batch")), out_specs=P())
-        )
+        return jax.jit(jax.shard_map(body, mesh=mesh, in_specs=(P(), P("batch")), out_specs=P()))
 
     assert same(mapped(dendrax.grad)(w, x), mapped(jax.grad)(w, x))
 
@@ -144,7 +140,9 @@ def test_scan_inside_shard_map(x):
 
     def mapped(grad):
         return jax.jit(
-            jax.shard_map(grad(cell_loss), mesh=mesh, in_specs=(P(), P(None, "batch")), out_specs=P())
+            jax.shard_map(
+                grad(cell_loss), mesh=mesh, in_specs=(P(), P(None, "batch")), out_specs=P()
+            )
         )
 
     assert same(mapped(dendrax.grad)(x[0, 0], x), mapped(jax.grad)(x[0, 0], x))
@@ -200,7 +198,9 @@ def test_has_aux_and_argnums(w, x):
 
     for argnums in (0, 1, (0, 1), (1,), -1):
         found = dendrax.value_and_grad(with_aux, argnums, has_aux=True)(x, w, scale=2.0)
-        assert same(found[1], jax.value_and_grad(with_aux, argnums, has_aux=True)(x, w, scale=2.0)[1])
+        assert same(
+            found[1], jax.value_and_grad(with_aux, argnums, has_aux=True)(x, w, scale=2.0)[1]
+        )
         assert found[0][1]["name"] == "aux"
         assert found[0][1]["count"] == 3
         assert same(found[0][1]["x"], x * 2.0)
@@ -262,7 +262,9 @@ def test_python_scalars_and_numpy():
 
 def test_while_with_a_fixed_trip_count():
     def looped(x):
-        return jax.lax.while_loop(lambda c: c[0] < 7, lambda c: (c[0] + 2, jnp.sin(c[1])), (0, x))[1]
+        return jax.lax.while_loop(lambda c: c[0] < 7, lambda c: (c[0] + 2, jnp.sin(c[1])), (0, x))[
+            1
+        ]
 
     def unrolled(x):
         return jnp.sin(jnp.sin(jnp.sin(jnp.sin(x))))

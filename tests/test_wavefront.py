@@ -1,4 +1,4 @@
-"""Z-IL's wavefront and BP equal `jax.grad`, with ``==``, on operations, graphs, programs, models."""
+"""Z-IL's wavefront and BP equal `jax.grad`, with ``==``: operations, graphs, programs, models."""
 
 import jax
 import jax.numpy as jnp

@@ -9,10 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from dendrax import _regions  # noqa: F401  (registers how the wave runs inside regions)
 from dendrax._call import (
-    Arguments,
     Call,
     check_parameters,
+    check_scalar,
     flatten_arguments,
     normalise_argnums,
     trace_call,
@@ -103,7 +104,7 @@ def _value_and_grad(
     def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         with speaking_as(name):
             graph, call = _trace(fun, args, kwargs, argnums, has_aux=has_aux)
-            _check_scalar(graph, call)
+            check_scalar(graph, call)
             leaves = call.leaves()
             if rule.is_wave:
                 outputs, found = run_wave(graph, leaves)
@@ -300,7 +301,7 @@ def run(
         one_of("record", name, RECORDS)
     flat = as_flat(graph)
     call: Call = flat.call
-    leaves = call.leaves(_new_arguments(call, args) if args else None)
+    leaves = call.leaves(call.arguments.replaced(args) if args else None)
     if target is not None:
         target, tree = jax.tree.flatten(target)
         if tree != call.out_tree:
@@ -309,26 +310,6 @@ def run(
                 f"the target's tree {tree} is not that of the function's result {call.out_tree}.",
             )
     return run_rule(flat, rule, leaves, target, record)
-
-
-def _new_arguments(call: Call, args: tuple[Any, ...]) -> Arguments:
-    old = call.arguments
-    leaves, tree = jax.tree.flatten((args, {}))
-    if tree != old.tree:
-        raise complain(
-            TypeError,
-            f"the graph was traced with arguments {old.tree}, but got {tree}.",
-            remedy="Give arguments of the same structure, or trace the function again.",
-        )
-    for new, before, name, traced in zip(leaves, old.leaves, old.names, old.traced, strict=True):
-        same = jnp.shape(new) == jnp.shape(before) if traced else new is before or new == before
-        if not same:
-            raise complain(
-                ValueError,
-                f"argument {name} does not fit the traced graph.",
-                remedy="Trace the function again with the new arguments.",
-            )
-    return Arguments(leaves, tree, old.names, old.parameter, old.traced)
 
 
 def _trace(
@@ -370,36 +351,7 @@ def _check_rule(rule: Any) -> None:
     if not isinstance(rule, Rule):
         shown = f"the class {rule.__name__}" if isinstance(rule, type) else repr(rule)
         raise complain(
-            TypeError, f"rule must be a rule, got {shown}.", remedy="For instance rule=dendrax.ZIL()."
-        )
-
-
-def _check_scalar(graph: Graph, call: Call) -> None:
-    """A loss must be a real scalar."""
-    count = sum(graph.roots)
-    port = graph.outputs[0] if count else None
-    if port is None or count != 1:
-        raise complain(
             TypeError,
-            f"the gradient is only defined for functions with one scalar output, but this one "
-            f"returned {call.out_tree}.",
-            remedy="Return the loss alone, or (loss, aux) with has_aux=True.",
-        )
-    vertex = graph[port.vertex]
-    aval = vertex.outputs[port.output]
-    if aval.shape != ():
-        raise complain(
-            TypeError,
-            f"the gradient is only defined for scalar-output functions; the output had shape "
-            f"{aval.shape}.",
-            source=vertex.source,
-            remedy="Reduce the loss, for instance with jnp.mean, or use dendrax.vjp.",
-        )
-    if not jnp.issubdtype(aval.dtype, jnp.floating):
-        raise complain(
-            TypeError,
-            "requires real-valued outputs (a sub-dtype of np.floating), but the output is "
-            f"{aval.dtype}.",
-            source=vertex.source,
-            remedy="For complex outputs use dendrax.vjp, or take a real part or absolute value.",
+            f"rule must be a rule, got {shown}.",
+            remedy="For instance rule=dendrax.ZIL().",
         )

@@ -52,6 +52,27 @@ class Arguments:
         args, kwargs = jax.tree.unflatten(self.tree, leaves)
         return fun(*args, **kwargs)
 
+    def replaced(self, args: tuple[Any, ...]) -> Arguments:
+        """New arguments for the same graph: same tree, same shapes, same untraced values."""
+        leaves, tree = jax.tree.flatten((args, {}))
+        if tree != self.tree:
+            raise complain(
+                TypeError,
+                f"the graph was traced with arguments {self.tree}, but got {tree}.",
+                remedy="Give arguments of the same structure, or trace the function again.",
+            )
+        for new, old, name, traced in zip(
+            leaves, self.leaves, self.names, self.traced, strict=True
+        ):
+            same = jnp.shape(new) == jnp.shape(old) if traced else new is old or new == old
+            if not same:
+                raise complain(
+                    ValueError,
+                    f"argument {name} does not fit the traced graph.",
+                    remedy="Trace the function again with the new arguments.",
+                )
+        return replace(self, leaves=leaves)
+
 
 @dataclass(frozen=True, eq=False)
 class Call:
@@ -239,3 +260,32 @@ def _flatten_results(results: Any, has_aux: bool, notes: _Results) -> list[Any]:
     kept = [leaf for i, leaf in enumerate(leaves) if dynamic[i]]
     notes.num_outputs, notes.num_aux = len(outputs), len(kept)
     return [*outputs, *kept]
+
+
+def check_scalar(graph: Graph, call: Call) -> None:
+    """A loss must be a real scalar."""
+    if sum(graph.roots) != 1:
+        raise complain(
+            TypeError,
+            "the gradient is only defined for functions with one scalar output, but this one "
+            f"returned {call.out_tree}.",
+            remedy="Return the loss alone, or (loss, aux) with has_aux=True.",
+        )
+    vertex = graph[graph.outputs[0].vertex]
+    aval = vertex.outputs[graph.outputs[0].output]
+    if aval.shape != ():
+        raise complain(
+            TypeError,
+            "the gradient is only defined for scalar-output functions; the output had shape "
+            f"{aval.shape}.",
+            source=vertex.source,
+            remedy="Reduce the loss, for instance with jnp.mean, or use dendrax.vjp.",
+        )
+    if not jnp.issubdtype(aval.dtype, jnp.floating):
+        raise complain(
+            TypeError,
+            "requires real-valued outputs (a sub-dtype of np.floating), but the output is "
+            f"{aval.dtype}.",
+            source=vertex.source,
+            remedy="For complex outputs use dendrax.vjp, or take a real part or absolute value.",
+        )

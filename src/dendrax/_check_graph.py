@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TypeVar
 
-from dendrax._graph import Edge, Graph, Port, Vertex
+from dendrax._graph import Graph, Port, Vertex
 from dendrax._level import LevelledGraph
 from dendrax._open import Region
 
@@ -43,7 +43,7 @@ def check_graph(graph: Graph) -> None:
 
 
 def check_levelled(levelled: LevelledGraph) -> None:
-    """Raise `GraphError` unless the levels are longest paths and the delays make up for the rest."""
+    """Raise `GraphError` unless levels are longest paths and delays make up for the rest."""
     graph, level_of = levelled.graph, levelled.level_of
     check_graph(graph)
     below = dict.fromkeys(level_of, 0)
@@ -104,7 +104,7 @@ def _has_regions(graph: Graph) -> bool:
     return any(isinstance(v.function, Region) for v in graph.vertices)
 
 
-def _exists(graph: Graph, port: Port | Edge) -> bool:
+def _exists(graph: Graph, port: Port) -> bool:
     vertex, output = port
     return 0 <= vertex < len(graph) and 0 <= output < len(graph[vertex].outputs)
 

@@ -1,4 +1,4 @@
-"""The one file that touches JAX's jaxprs and internals, so that a new JAX version breaks at most here.
+"""The one file that touches JAX's jaxprs and internals: a new JAX version breaks at most here.
 
 Everything here comes from ``jax.extend`` where that offers it. Nothing else in dendrax imports
 ``jax.extend`` or ``jax._src``; a test enforces that.
@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax._src.ad_util import zeros_like_aval
+from jax.core import Tracer
 from jax.extend import core as jex_core
 from jax.extend import source_info_util
 
@@ -31,7 +32,7 @@ source_info_util.register_exclusion(os.path.dirname(os.path.abspath(__file__)))
 
 def is_tracer(value: Any) -> bool:
     """Whether ``value`` is being traced by JAX rather than concrete."""
-    return isinstance(value, jax.core.Tracer)
+    return isinstance(value, Tracer)
 
 
 def is_typed(value: Any) -> bool:
@@ -152,7 +153,7 @@ def saves(policy: Callable[..., Any], eqn: JaxprEqn) -> bool:
 def round_to_own_precision(value: Any) -> Any:
     """Undo the excess precision that XLA may keep, so that saved and recomputed values agree."""
     dtype = jax.typeof(value).dtype
-    if not jax.dtypes.issubdtype(dtype, np.floating):
+    if not jax.numpy.issubdtype(dtype, np.floating):
         return value
     info = jax.numpy.finfo(dtype)
     return jax.lax.reduce_precision(value, exponent_bits=info.nexp, mantissa_bits=info.nmant)

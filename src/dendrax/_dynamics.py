@@ -3,7 +3,7 @@
 A graph with delays and a `Schedule` enter; the leaves' gradients, and records if asked for, leave.
 Time is one compiled loop (under `jax.disable_jit` it runs operation by operation).
 
-A delay of ``m`` on an edge *is* a chain of ``m`` identity vertices, with value nodes and errors that
+A delay of ``m`` on an edge *is* a chain of ``m`` identity vertices, whose value nodes and errors
 follow the same equations. The chain is kept as one array with a leading axis of length ``m``: place
 0 is next to the source, place ``m - 1`` next to the user. It holds the terms of a message apart
 (`dendrax._local.Circuit`), so that its end adds them up in the same order as without a delay.
@@ -291,9 +291,7 @@ class _Dynamics:
         """∂F/∂ζ of each leaf: what it learned from its users, added in reverse program order."""
         return [
             add_messages(
-                term
-                for edge in self.edges_to.get(Port(leaf), ())
-                for term in state.learned[edge]
+                term for edge in self.edges_to.get(Port(leaf), ()) for term in state.learned[edge]
             )
             for leaf in self.graph.leaves
         ]

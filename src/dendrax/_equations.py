@@ -42,7 +42,7 @@ def prediction_error(mu: Array, x: Array) -> Array:
 
 
 def add_messages(messages: Iterable[Array]) -> Array | None:
-    """Σ_j ε_j ∂μ_j/∂x_i over the users j, strictly from left to right; ``None`` if there are none."""
+    """Σ_j ε_j ∂μ_j/∂x_i over the users j, strictly left to right; ``None`` if there are none."""
     messages = list(messages)
     return functools.reduce(jax.lax.add, messages) if messages else None
 

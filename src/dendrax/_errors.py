@@ -16,7 +16,7 @@ _public_function = contextvars.ContextVar("public_function", default="dendrax")
 
 @contextlib.contextmanager
 def speaking_as(name: str) -> Iterator[None]:
-    """Errors raised inside name the public function ``name``, unless an outer one already speaks."""
+    """Errors raised inside name the public function ``name``, unless an outer one speaks."""
     if _public_function.get() != "dendrax":
         yield
         return

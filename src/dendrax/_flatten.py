@@ -127,7 +127,9 @@ class _Writer:
         order = range(region.length)
         for t in reversed(order) if region.reverse else order:
             name = f"{scope}{v.name}[{t}]/"
-            x = [self.make(name + "x", functools.partial(_slice, t), [port], v.source) for port in xs]
+            x = [
+                self.make(name + "x", functools.partial(_slice, t), [port], v.source) for port in xs
+            ]
             outputs = self.walk(region.body, inner, [*constants, *consts, *carry, *x], name)
             carry, slices = outputs[: region.num_carry], outputs[region.num_carry :]
             shared = set(carry) & set(slices)

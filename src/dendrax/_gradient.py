@@ -94,7 +94,9 @@ def loss_errors(outputs: Sequence[Any]) -> list[Any]:
     return [jax.lax.full_like(outputs[0], 1)] + [None] * (len(outputs) - 1)
 
 
-def leaf_errors(graph: Graph, rule: Rule, leaves: Sequence[Any], errors: Sequence[Any]) -> list[Any]:
+def leaf_errors(
+    graph: Graph, rule: Rule, leaves: Sequence[Any], errors: Sequence[Any]
+) -> list[Any]:
     """The errors at the leaves by the dynamics of a rule, for a constant error at each output."""
     levelled = checked(level_graph(flatten(graph)))
     found, _, _ = run_dynamics(

@@ -7,7 +7,7 @@ transposed once, and a residual that does not change is not stacked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +86,7 @@ def _split_jit(eqn: _compat.JaxprEqn, outer: Split) -> bool:
 
 
 def _jitted(
-    pieces: Sequence[Piece], inputs: dict[Hashable, Hashable], outputs: dict[Hashable, Hashable]
+    pieces: Sequence[Piece], inputs: Mapping[Any, Hashable], outputs: Mapping[Any, Hashable]
 ) -> Piece:
     """Several pieces as one compiled piece; keys are names inside, values names outside."""
 

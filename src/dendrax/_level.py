@@ -84,9 +84,7 @@ def level_graph(graph: Graph) -> LevelledGraph:
         for k in flow.received[v.index]:
             source = v.inputs[k].vertex
             level_of[source] = max(level_of.get(source, 0), below)
-    delays = {
-        edge: level_of[edge.source.vertex] - level_of[edge.user] - 1 for edge in graph.edges
-    }
+    delays = {edge: level_of[edge.source.vertex] - level_of[edge.user] - 1 for edge in graph.edges}
     return LevelledGraph(graph, MappingProxyType(level_of), MappingProxyType(delays))
 
 
@@ -107,7 +105,16 @@ def expand_graph(levelled: LevelledGraph) -> Graph:
                 name = f"{source.name}->{v.name}.delay_{step}"
                 aval = (source.outputs[port.output],)
                 delay = Vertex(
-                    len(vertices), "delay", name, aval, (place,), identity, (1,), (True,), (), v.source
+                    len(vertices),
+                    "delay",
+                    name,
+                    aval,
+                    (place,),
+                    identity,
+                    (1,),
+                    (True,),
+                    (),
+                    v.source,
                 )
                 vertices.append(delay)
                 place = Port(delay.index)
@@ -120,7 +127,7 @@ def expand_graph(levelled: LevelledGraph) -> Graph:
 
 
 def contract_graph(graph: Graph) -> tuple[Graph, dict[Edge, int]]:
-    """The opposite of `expand_graph`: the graph without delay vertices, and the delay of each edge."""
+    """The opposite of `expand_graph`: the graph without delay vertices, and each edge's delay."""
     at: dict[int, int] = {}
     waits: dict[Port, tuple[Port, int]] = {}
     vertices: list[Vertex] = []

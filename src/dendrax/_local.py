@@ -53,7 +53,7 @@ def identity(*inputs: Any) -> list[Any]:
 
 def is_inexact(aval: Any) -> bool:
     """Whether values of this type can carry an error at all."""
-    return jax.dtypes.issubdtype(aval.dtype, np.inexact)
+    return jax.numpy.issubdtype(aval.dtype, np.inexact)
 
 
 def linearise(
@@ -63,7 +63,7 @@ def linearise(
     received: Sequence[int],
     summed: Sequence[int],
     leaders: Sequence[int] | None = None,
-) -> tuple[list[Any], Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
+) -> tuple[Sequence[Any], Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
     """Evaluate a local function at its inputs and take its local pullback.
 
     **Arguments:**
@@ -80,7 +80,7 @@ def linearise(
     leaders = received if leaders is None else leaders
     free = list(dict.fromkeys(leaders))
 
-    def local(*values: Any) -> tuple[Any, list[Any]]:
+    def local(*values: Any) -> tuple[Any, Sequence[Any]]:
         given = dict(zip(free, values, strict=True))
         merged = [given.get(k, value) for k, value in enumerate(inputs)]
         for k, leader in zip(received, leaders, strict=True):
@@ -244,6 +244,8 @@ class Circuit:
     that passes through it.
     """
 
+    _tree: Any
+
     def __init__(
         self,
         function: Callable[..., Sequence[Any]],
@@ -269,9 +271,7 @@ class Circuit:
     def _set_pull(self, program: _compat.ClosedJaxpr, num_inputs: int) -> None:
         jaxpr = program.jaxpr
         inputs, sums = jaxpr.invars[:num_inputs], jaxpr.invars[num_inputs:]
-        terms = [
-            _terms(jaxpr, start, end) for start, end in zip(sums, jaxpr.outvars, strict=True)
-        ]
+        terms = [_terms(jaxpr, start, end) for start, end in zip(sums, jaxpr.outvars, strict=True)]
         results = [atom for group in terms for atom in group]
         eqns = _compat.live_equations(jaxpr.eqns, results)
         self._pull = _compat.with_equations(jaxpr, eqns, [*jaxpr.constvars, *inputs], results)

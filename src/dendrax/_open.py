@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import numpy as np
 
 from dendrax import _compat
 from dendrax._errors import complain
@@ -217,7 +218,7 @@ def _scan_reaches(region: Scan) -> tuple[int, ...]:
             fed = [masks[k] for k in carries if mask >> (region.num_consts + k) & 1]
             masks[o] = functools.reduce(int.__or__, fed, mask)
     if region.length == 0:  # a carry is its initial value, and there are no ys
-        initial = [leaf for leaf in region.input_leaves[region.num_consts :]][: region.num_carry]
+        initial = region.split(region.input_leaves)[1]
         carries_error = [region.body[leaf].carries[0] for leaf in initial]
         masks = [int(c) << (region.num_consts + k) for k, c in enumerate(carries_error)]
         masks += [0] * (len(region.body.outputs) - region.num_carry)
@@ -284,7 +285,7 @@ def _increment(body: _compat.Jaxpr, num_body: int, carry: int) -> Any:
 
 def _literal(atom: Any) -> int | None:
     """The value of an integer literal."""
-    if isinstance(atom, _compat.Literal) and jax.numpy.issubdtype(atom.aval.dtype, jax.numpy.integer):
+    if isinstance(atom, _compat.Literal) and isinstance(atom.val, (int, np.integer)):
         return int(atom.val)
     return None
 

@@ -1,0 +1,39 @@
+"""``python -m benchmarks``: Z-IL against `jax.value_and_grad`, and the growth of graphs."""
+
+import argparse
+import json
+import pathlib
+
+from rich.console import Console
+
+from benchmarks import gradients, growth
+from dendrax.models import PROBLEMS
+
+
+def main() -> None:
+    """Parse the command line, run what it asks for, print tables, and write JSON if asked."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Z-IL against jax.value_and_grad: both jitted, interleaved, medians of ratios. "
+        "Run on an idle machine.",
+    )
+    parser.add_argument("--models", nargs="*", default=list(gradients.MODELS), choices=PROBLEMS)
+    parser.add_argument("--seconds", type=float, default=12.0, help="time per model (default 12)")
+    parser.add_argument("--largest", type=int, default=100_000, help="largest graph to level")
+    parser.add_argument("--json", type=pathlib.Path, help="also write the numbers to this file")
+    options = parser.parse_args()
+    console = Console()
+    measured = gradients.run(console, options.models, options.seconds)
+    console.print(gradients.table(measured))
+    grown = growth.run(console, options.largest)
+    console.print(growth.table(grown))
+    if options.json:
+        rows = {"gradients": [vars(r) for r in measured], "growth": [vars(r) for r in grown]}
+        options.json.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

@@ -1,0 +1,149 @@
+"""Z-IL's gradient against JAX's own, on the paper's models, a deep Transformer and a deep MLP."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+import dendrax
+from dendrax.models import Problem, problem
+
+MODELS = (
+    "mlp",
+    "cnn",
+    "rnn",
+    "rnn_scan",
+    "fc_resnet",
+    "resnet18",
+    "transformer",
+    "transformer12",
+    "mlp100",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model: ratios are Z-IL / JAX; times in seconds.
+
+    ``graph_share`` is tracing and levelling as a part of the first call.
+    """
+
+    name: str
+    time_ratio: float
+    memory_ratio: float
+    divergence: float
+    exact: bool
+    update_ms: float
+    trace_ratio: float
+    compile_ratio: float
+    graph_share: float
+    num_runs: int
+
+
+def run(console: Console, names: Sequence[str], seconds: float) -> list[Row]:
+    """Measure each model for about ``seconds``."""
+    rows = []
+    with Progress(console=console, transient=True) as progress:
+        for name in progress.track(names, description="Z-IL / JAX"):
+            rows.append(measure(problem(name), seconds))
+    return rows
+
+
+def measure(p: Problem, seconds: float) -> Row:
+    """Compile both, compare every bit, then time them in turns."""
+    arguments = p.model, p.inputs, p.target
+    graph_time = _graph_seconds(p)
+    ours, trace, compile = _build(dendrax.value_and_grad(p.loss), arguments)
+    theirs, jax_trace, jax_compile = _build(jax.value_and_grad(p.loss), arguments)
+    found, expected = ours(*arguments), theirs(*arguments)
+    pairs = list(zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True))
+    ratio, update, count = _interleaved(ours, theirs, arguments, seconds)
+    return Row(
+        name=p.name,
+        time_ratio=ratio,
+        memory_ratio=_temporary_bytes(ours) / max(_temporary_bytes(theirs), 1),
+        divergence=float(np.sqrt(sum(float(((a - b) ** 2).sum()) for a, b in pairs))),
+        exact=all(bool((a == b).all()) for a, b in pairs),
+        update_ms=update * 1e3,
+        trace_ratio=trace / jax_trace,
+        compile_ratio=compile / jax_compile,
+        graph_share=graph_time / (trace + compile + update),
+        num_runs=count,
+    )
+
+
+def _graph_seconds(p: Problem) -> float:
+    start = time.perf_counter()
+    dendrax.level(dendrax.trace(p.loss, p.model, p.inputs, p.target))
+    return time.perf_counter() - start
+
+
+def _build(function: Callable[..., Any], arguments: Any) -> tuple[Any, float, float]:
+    """The compiled function, the seconds to trace and lower it, and the seconds to compile it."""
+    start = time.perf_counter()
+    lowered = jax.jit(function).lower(*arguments)
+    middle = time.perf_counter()
+    compiled = lowered.compile()
+    return compiled, middle - start, time.perf_counter() - middle
+
+
+def _temporary_bytes(compiled: Any) -> int:
+    return compiled.memory_analysis().temp_size_in_bytes
+
+
+def _interleaved(
+    ours: Any, theirs: Any, arguments: Any, seconds: float
+) -> tuple[float, float, int]:
+    """The ratio of medians over interleaved runs, with the order changing each time."""
+    for call in (ours, theirs, ours, theirs):
+        _seconds(call, arguments)
+    times: dict[int, list[float]] = {id(ours): [], id(theirs): []}
+    deadline = time.perf_counter() + seconds
+    turn = 0
+    while time.perf_counter() < deadline or turn < 10:
+        for call in (ours, theirs) if turn % 2 else (theirs, ours):
+            times[id(call)].append(_seconds(call, arguments))
+        turn += 1
+    mine, reference = np.median(times[id(ours)]), np.median(times[id(theirs)])
+    return float(mine / reference), float(mine), turn
+
+
+def _seconds(call: Any, arguments: Any) -> float:
+    start = time.perf_counter()
+    jax.block_until_ready(call(*arguments))
+    return time.perf_counter() - start
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """The rows, with the mean of the time ratios below."""
+    result = Table(title="Z-IL / jax.value_and_grad, both jitted, float32")
+    result.add_column("model")
+    for title in ("time", "memory", "divergence", "ms", "trace", "compile", "graph %", "runs"):
+        result.add_column(title, justify="right")
+    for row in rows:
+        result.add_row(
+            row.name,
+            f"{row.time_ratio:.3f}",
+            f"{row.memory_ratio:.3f}",
+            "0.0" if row.exact else f"{row.divergence:.2g}",
+            f"{row.update_ms:.2f}",
+            f"{row.trace_ratio:.2f}",
+            f"{row.compile_ratio:.2f}",
+            f"{100 * row.graph_share:.0f}",
+            str(row.num_runs),
+        )
+    mean = float(np.mean([row.time_ratio for row in rows]))
+    result.add_section()
+    result.add_row("mean", f"{mean:.3f}")
+    result.caption = (
+        "time, memory (XLA's temporary buffers), trace, compile: ratios; divergence: Euclidean "
+        "distance of the gradients, 0.0 if every bit agrees; graph %: tracing and levelling as a "
+        "part of the first call"
+    )
+    return result

@@ -1,0 +1,3 @@
+"""The command line: ``dendrax demo``."""
+
+from dendrax.cli._main import main as main
