@@ -130,10 +130,9 @@ def is_debugging(eqn: JaxprEqn) -> bool:
     return eqn.primitive.name in ("debug_callback", "debug_print")
 
 
-def has_specified_sharding(eqn: JaxprEqn) -> bool:
-    """Whether a ``jit`` equation fixes the sharding of an argument or result."""
-    given = (*eqn.params.get("in_shardings", ()), *eqn.params.get("out_shardings", ()))
-    return any(isinstance(sharding, jax.sharding.Sharding) for sharding in given)
+def has_references(eqn: JaxprEqn) -> bool:
+    """Whether an equation reads, writes or makes a mutable array reference."""
+    return any(hasattr(atom.aval, "inner_aval") for atom in (*eqn.invars, *eqn.outvars))
 
 
 def zeros(aval: Any) -> Any:

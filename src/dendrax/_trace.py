@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dendrax import _compat
+from dendrax._errors import complain
 from dendrax._graph import Graph, Port, Vertex
 from dendrax._local import Constant, Equation, Reach, reach
 
@@ -112,6 +113,14 @@ def add_elementary(builder: Builder, eqn: _compat.JaxprEqn) -> None:
     ports = [builder.env[var] for var in equation.jaxpr.jaxpr.invars]
     active = builder.active(ports)
     silent = not any(active) or _compat.is_debugging(eqn)
+    if not silent and _compat.has_references(eqn):
+        raise complain(
+            NotImplementedError,
+            f"'{eqn.primitive.name}' works on a mutable array reference (jax.new_ref), and a graph "
+            "has no place for values that change.",
+            source=equation.source,
+            remedy="Write the update as x.at[...].set(...) on an ordinary array.",
+        )
     nowhere = Reach((0,) * len(eqn.outvars), ())
     builder.apply(eqn, ports, equation, nowhere if silent else reach(equation, active))
 
