@@ -120,15 +120,16 @@ class Graph:
     def _flows(self) -> dict[Any, Flow]:
         return {}
 
-    def flow_from(self, seeded: tuple[bool, ...]) -> Flow:
+    def flow_from(self, seeded: tuple[bool, ...], preset: tuple[bool, ...] = ()) -> Flow:
         """Where errors flow that start at the ``seeded`` outputs; see `flow_of`."""
-        if seeded not in self._flows:
-            self._flows[seeded] = flow_of(self, seeded)
-        return self._flows[seeded]
+        key = ("flow", seeded, preset)
+        if key not in self._flows:
+            self._flows[key] = flow_of(self, seeded, preset)
+        return self._flows[key]
 
     def wave_from(self, seeded: tuple[bool, ...], preset: tuple[bool, ...] = ()) -> Flow:
         """As `flow_from`, with one sum for a vertex and its aliases, as JAX has it."""
-        key = (seeded, preset)
+        key = ("wave", seeded, preset)
         if key not in self._flows:
             self._flows[key] = flow_of(self, seeded, preset, self.origin)
         return self._flows[key]

@@ -44,11 +44,15 @@ class Region:
 
     def flow(self, emitted: Sequence[int]) -> Flow:
         """Where errors flow inside when the given outputs have one."""
-        return self.body.flow_from(self.seeds(emitted))
+        return self.body.flow_from(self.seeds(emitted), self.waiting(emitted))
 
     def wave(self, emitted: Sequence[int]) -> Flow:
         """As `flow`, for the wavefront."""
-        return self.body.wave_from(self.seeds(emitted))
+        return self.body.wave_from(self.seeds(emitted), self.waiting(emitted))
+
+    def waiting(self, emitted: Sequence[int]) -> tuple[bool, ...]:
+        """Which leaves of the body already hold a sum when the wave comes."""
+        return ()
 
     def seeds(self, emitted: Sequence[int]) -> tuple[bool, ...]:
         """Which outputs of the body have an error."""
@@ -99,12 +103,11 @@ class Scan(Region):
                 return tuple(seeded)
             seeded[: self.num_carry] = grown
 
-    def wave(self, emitted: Sequence[int]) -> Flow:
-        seeded = self.seeds(emitted)
-        reached = self.body.flow_from(seeded).emitted
+    def waiting(self, emitted: Sequence[int]) -> tuple[bool, ...]:
+        """Constants hold the sum of the later time steps."""
+        reached = self.body.flow_from(self.seeds(emitted)).emitted
         consts = self.split(self.input_leaves)[0]
-        waiting = (False,) * len(self.constants) + tuple(bool(reached[leaf]) for leaf in consts)
-        return self.body.wave_from(seeded, waiting)
+        return (False,) * len(self.constants) + tuple(bool(reached[leaf]) for leaf in consts)
 
 
 def _region_fields(

@@ -41,7 +41,7 @@ class Row:
     ratio: float
 
 
-def run(updates: int) -> None:
+def run(seconds: float) -> None:
     """Measure each network and print the table."""
     console = Console()
     rows = []
@@ -53,7 +53,7 @@ def run(updates: int) -> None:
             counts, original = _original_divergence(key)
             progress.advance(task)
             progress.update(task, description=f"{name}: exactness and speed")
-            rows.append(Row(name, *counts, original, *_exactness_and_speed(key, updates)))
+            rows.append(Row(name, *counts, original, *_exactness_and_speed(key, seconds)))
             progress.advance(task)
     console.print(_table(rows))
     _verdict(console, rows)
@@ -79,17 +79,19 @@ def _original_divergence(key: str) -> tuple[tuple[int, int, int], float]:
         return counts, _distance(*gradients(p.model, p.inputs, p.target))
 
 
-def _exactness_and_speed(key: str, updates: int) -> tuple[float, bool, float]:
+def _exactness_and_speed(key: str, seconds: float) -> tuple[float, bool, float]:
     """Z-IL against `jax.value_and_grad` on the full-size network: divergence and time ratio."""
     p = problem(key)
     arguments = p.model, p.inputs, p.target
     ours, theirs = (_compiled(transform, p) for transform in (dendrax, jax))
     found, expected = ours(*arguments), theirs(*arguments)
     exact = all(map(_equal, jax.tree.leaves(found), jax.tree.leaves(expected)))
-    ratios = []
-    for _ in range(updates):
-        ratios.append(_seconds(ours, arguments) / _seconds(theirs, arguments))
-    return _distance(found[1], expected[1]), exact, float(np.median(ratios))
+    times = []
+    deadline = time.perf_counter() + seconds
+    while time.perf_counter() < deadline or len(times) < 5:
+        times.append((_seconds(ours, arguments), _seconds(theirs, arguments)))
+    mine, reference = np.median(times, axis=0)
+    return _distance(found[1], expected[1]), exact, float(mine / reference)
 
 
 def _compiled(module: Any, p: Problem) -> Any:

@@ -22,7 +22,7 @@ def _commands() -> None:
 
 @app.command()
 def demo(
-    updates: Annotated[int, typer.Option(help="Updates to time per model.", min=1)] = 20,
+    seconds: Annotated[float, typer.Option(help="How long to time each network.", min=0)] = 2.0,
 ) -> None:
     """Six networks: their levels and delays, Z-IL with and without levels, and its speed.
 
@@ -30,7 +30,7 @@ def demo(
     update to jax.grad's.
     """
     try:
-        _demo.run(updates)
+        _demo.run(seconds)
     except KeyboardInterrupt:
         sys.exit(130)
 
