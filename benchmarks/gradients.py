@@ -123,8 +123,8 @@ def _seconds(call: Any, arguments: Any) -> float:
 def table(rows: Sequence[Row]) -> Table:
     """The rows, with the mean of the time ratios below."""
     result = Table(title="Z-IL / jax.value_and_grad, both jitted, float32")
-    result.add_column("model")
-    for title in ("time", "memory", "divergence", "ms", "trace", "compile", "graph %", "runs"):
+    result.add_column("model", no_wrap=True)
+    for title in ("time", "memory", "distance", "ms", "trace", "compile", "graph"):
         result.add_column(title, justify="right")
     for row in rows:
         result.add_row(
@@ -135,15 +135,14 @@ def table(rows: Sequence[Row]) -> Table:
             f"{row.update_ms:.2f}",
             f"{row.trace_ratio:.2f}",
             f"{row.compile_ratio:.2f}",
-            f"{100 * row.graph_share:.0f}",
-            str(row.num_runs),
+            f"{100 * row.graph_share:.0f} %",
         )
     mean = float(np.mean([row.time_ratio for row in rows]))
     result.add_section()
     result.add_row("mean", f"{mean:.3f}")
     result.caption = (
-        "time, memory (XLA's temporary buffers), trace, compile: ratios; divergence: Euclidean "
-        "distance of the gradients, 0.0 if every bit agrees; graph %: tracing and levelling as a "
+        "time, memory (XLA's temporary buffers), trace, compile: ratios; distance: Euclidean "
+        "distance of the gradients, 0.0 if every bit agrees; graph: tracing and levelling as a "
         "part of the first call"
     )
     return result

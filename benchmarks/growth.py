@@ -68,7 +68,7 @@ def measure(size: int) -> Row:
 def table(rows: Sequence[Row]) -> Table:
     """The rows, with microseconds per vertex."""
     result = Table(title="Tracing and levelling")
-    columns = ("vertices", "levels", "delays", "jaxpr s", "trace s", "level s", "level us/vertex")
+    columns = ("vertices", "levels", "delays", "jaxpr s", "trace s", "level s", "us/vertex")
     for title in columns:
         result.add_column(title, justify="right")
     for row in rows:
