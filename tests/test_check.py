@@ -61,6 +61,8 @@ def test_argnums_and_static_arguments():
     certificate = dendrax.check(fun, np.ones(3), "mean", np.arange(3.0), argnums=(0, 2))
     assert certificate.exact
     assert [row.name for row in certificate.rows] == ["x", "w"]
+    swapped = dendrax.check(fun, np.ones(3), "mean", np.arange(3.0), argnums=(2, 0))
+    assert [row.name for row in swapped.rows] == ["w", "x"]
 
 
 def test_errors_name_check():

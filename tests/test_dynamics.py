@@ -17,6 +17,7 @@ from tests.compare import close, distance, same
 from tests.reference import simulate
 
 GRAPH_IDS = [case.name for case in GRAPHS]
+OVERFLOW = ("transformer", "resnet18")  # deep graphs: value nodes behind the wave may overflow
 CANCEL = {"mlp": 512, "nested_scan": 128, "integer_branch": 128}
 ABLATIONS = {
     "original": ZIL(levelled=False),
@@ -100,11 +101,11 @@ def test_gradients_compiled(case):
     )
 
 
-SIX = ["mlp", "cnn", "rnn", "fc_resnet"]
+SHORT = ["mlp", "cnn", "rnn", "fc_resnet"]
 LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("transformer", "resnet18")]
 
 
-@pytest.mark.parametrize("name", [*SIX, *LONG])
+@pytest.mark.parametrize("name", [*SHORT, *LONG])
 def test_models_operation_by_operation(name):
     """Table 3, first column: exactly 0.0 by the full dynamics, in the paper's setting."""
     p = problem(name, dtype="float64", small=True)
@@ -154,7 +155,8 @@ def test_original_zil_is_exact_on_chains(name):
 )
 def test_original_zil_is_wrong_where_paths_rejoin(name):
     p = problem(name, dtype="float64", small=True)
-    assert not divergence(p, ZIL(levelled=False)) < 1e-3  # it may also overflow
+    found = divergence(p, ZIL(levelled=False))
+    assert found > 1e-3 if name == "fc_resnet" else not np.isfinite(found)  # deep ones overflow
 
 
 @pytest.mark.parametrize("rule", [ABLATIONS[k] for k in ("end", "noise", "gamma")])
@@ -172,7 +174,8 @@ def test_original_zil_is_wrong_where_paths_rejoin(name):
 def test_each_condition_is_necessary(name, rule):
     """Table 3: without any one of the three conditions the update is not backprop's."""
     p = problem(name, dtype="float64", small=True)
-    assert not divergence(p, rule) < 1e-3
+    found = divergence(p, rule)
+    assert found > 1e-3 or (name in OVERFLOW and not np.isfinite(found))
 
 
 def skip_network(z1, z2, z3):
@@ -274,7 +277,8 @@ def test_infinite_derivatives_do_not_poison_what_has_not_been_reached():
         result = dendrax.run(dendrax.trace(fun, w), ZIL(), record="epsilon")
         expected = jax.grad(fun)(w)
     assert np.isfinite(result.epsilon[0]["sqrt"]).all()
-    assert same(result.gradient[1], expected[1])
+    assert same(result.gradient, expected)
+    assert not np.isfinite(expected[0])
 
 
 def test_complex_vertices():

@@ -155,6 +155,21 @@ def test_vjp_cotangent_of_the_wrong_tree_or_shape():
         pullback(jnp.ones(3))
     with pytest.raises(ValueError, match=r"shape \(2,\).*\(3,\)"):
         pullback((jnp.ones(3), jnp.ones(2)))
+    with pytest.raises(ValueError, match=r"type float16.*calls for float64"):
+        pullback((jnp.ones(3), jnp.ones(3, "float16")))
+
+
+def test_too_few_steps():
+    with pytest.raises(ValueError, match=r"num_steps=1 ends before .* needs 2 steps"):
+        dendrax.grad(lambda w: jnp.tanh(jnp.sin(w)), rule=ZIL(num_steps=1))(1.0)
+
+
+def test_an_inner_call_speaks_for_itself():
+    def outer(x):
+        return dendrax.value_and_grad(lambda y: y * jnp.ones(3))(x)[0]
+
+    with pytest.raises(TypeError, match=r"^dendrax\.value_and_grad: .*scalar-output"):
+        dendrax.grad(outer)(1.0)
 
 
 def test_run_bad_arguments():
@@ -167,8 +182,15 @@ def test_run_bad_arguments():
         dendrax.run(graph, ZIL(), target=(np.ones((2, 3)),) * 2)
     with pytest.raises(TypeError, match="traced with arguments"):
         dendrax.run(graph, ZIL(), W)
-    with pytest.raises(ValueError, match="argument x does not fit"):
+    with pytest.raises(
+        ValueError, match=r"argument x does not fit.*float64\[2, 3\].*float64\[4, 3\]"
+    ):
         dendrax.run(graph, ZIL(), W, np.ones((4, 3)))
+    with pytest.raises(ValueError, match=r"argument x does not fit.*now it is int"):
+        dendrax.run(graph, ZIL(), W, np.ones((2, 3), int))
+    fixed = dendrax.trace(lambda w, n: w * n, 1.0, 3)
+    with pytest.raises(ValueError, match=r"argument n does not fit"):
+        dendrax.run(fixed, ZIL(), 1.0, np.ones(2))
     with pytest.raises(TypeError, match="expected a Graph"):
         dendrax.run(jnp.sum, ZIL())  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="expected a Graph"):

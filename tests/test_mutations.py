@@ -1,12 +1,14 @@
 """What a bug would look like: each is put in on purpose, and the tests' own checks must notice."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import dendrax
-from dendrax import ZIL, _dynamics, _equations, _level, _local, _regions, _wavefront
+from dendrax import ZIL, _dynamics, _equations, _level, _local, _open, _wavefront
 from dendrax.rules import zil
 from tests.compare import distance, same
 
@@ -31,7 +33,7 @@ def dynamics_distance():
 
 
 def wave_is_exact():
-    _regions._compiled.cache_clear()
+    _open._kept_body_graph.cache_clear()
     return same(jax.jit(dendrax.grad(loss))(W, X), jax.jit(jax.grad(loss))(W, X))
 
 
@@ -57,7 +59,7 @@ def test_a_shifted_learning_time(monkeypatch, shift):
     def shifted(self, levelled):
         right = schedule(self, levelled)
         learn_at = {edge: t + shift for edge, t in right.learn_at.items()}
-        return _dynamics.Schedule(right.gamma, right.num_steps + 1, learn_at, right.init)
+        return dataclasses.replace(right, num_steps=right.num_steps + 1, learn_at=learn_at)
 
     monkeypatch.setattr(zil.ZIL, "schedule", shifted)
     assert dynamics_distance() > 1e-6
@@ -120,8 +122,8 @@ def test_sums_that_do_not_pass_through_the_pullback(monkeypatch):
     assert distance(found, jax.jit(jax.grad(several_terms))(x)) < 1e-12
 
 
-def test_errors_recomputed_instead_of_carried(monkeypatch):
-    """Erratum 3: ``mu - x`` afresh loses the last bits; carrying the error does not."""
+def test_errors_rounded_on_the_way(monkeypatch):
+    """Erratum 3: an error that is added to ``mu`` and taken out again loses its last bits."""
 
     def rounded(carried, mu, before):
         return (carried + mu) - before
@@ -130,7 +132,7 @@ def test_errors_recomputed_instead_of_carried(monkeypatch):
     assert 0 < dynamics_distance() < 1e-12
 
 
-def test_moving_before_learning(monkeypatch):
-    """A leaf must learn from the errors of time t before the value nodes move on."""
+def test_errors_that_forget_the_move(monkeypatch):
+    """Without ``-dx`` the error does not follow the value node, and nothing arrives."""
     monkeypatch.setattr(_dynamics, "carried_error", lambda error, dx: error)
     assert dynamics_distance() > 1e-6

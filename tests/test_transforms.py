@@ -278,9 +278,10 @@ def test_debug_print_is_heard(capfd):
         jax.debug.print("x is {}", x)
         return x * x
 
-    assert float(dendrax.grad(f)(3.0)) == 6.0
-    jax.effects_barrier()
-    assert capfd.readouterr().out.count("x is 3.0") == 1
+    for rule in (ZIL(), ZIL(num_steps=5)):
+        assert float(dendrax.grad(f, rule=rule)(3.0)) == 6.0
+        jax.effects_barrier()
+        assert capfd.readouterr().out.count("x is 3.0") == 1
 
 
 def test_no_tracer_leaks(no_leaks, w, x):
@@ -288,6 +289,40 @@ def test_no_tracer_leaks(no_leaks, w, x):
         v = jnp.asarray([0.3, -0.7, 1.1])
         assert same(jax.jit(dendrax.grad(fun))(v), jax.jit(jax.grad(fun))(v))
     assert same(jax.jit(dendrax.grad(loss))(w, x), jax.jit(jax.grad(loss))(w, x))
+    pullback = jax.jit(lambda w: dendrax.vjp(loss, w, x)[1])(w)
+    assert same(pullback(1.0), jax.jit(lambda w: jax.vjp(loss, w, x)[1])(w)(1.0))
+
+
+def test_an_eager_caller_compiles_once():
+    """An inner jit is compiled at the first call, and found again at the next."""
+    inner = jax.jit(lambda x: jnp.sin(x) * x)
+
+    def f(x):
+        return jnp.sum(inner(x))
+
+    dendrax.grad(f)(jnp.ones(3))
+    with jax.log_compiles(), pytest.MonkeyPatch.context() as patch:
+        compiled = []
+        patch.setattr("jax._src.compiler.compile_or_get_cached", lambda *a, **k: compiled.append(a))
+        dendrax.grad(f)(jnp.ones(3))
+    assert not compiled
+
+
+def test_a_jit_without_results_inside_a_scan(capfd):
+    @jax.jit
+    def watch(w, c):
+        jax.debug.print("{}", jnp.sum(w) + c)
+
+    def f(w):
+        def step(c, x):
+            watch(w, c)
+            return jnp.sin(c * w) + x, None
+
+        return jax.lax.scan(step, w, jnp.ones(2))[0]
+
+    assert same(dendrax.grad(f)(0.5), jax.grad(f)(0.5))
+    jax.effects_barrier()
+    assert capfd.readouterr().out.count("\n") == 4
 
 
 @pytest.mark.parametrize("rule", [BP(), ZIL(), ZIL(gamma=0.05)])

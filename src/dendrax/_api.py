@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -21,7 +22,15 @@ from dendrax._call import (
 from dendrax._check_graph import checked
 from dendrax._errors import complain, one_of, public, speaking_as
 from dendrax._flatten import flatten
-from dendrax._gradient import RECORDS, Result, as_flat, leaf_errors, loss_errors, run_rule, run_wave
+from dendrax._gradient import (
+    RECORDS,
+    Result,
+    as_flat,
+    run_loss_over_time,
+    run_over_time,
+    run_rule,
+    run_wave,
+)
 from dendrax._graph import Graph
 from dendrax._level import LevelledGraph, level_graph
 from dendrax._wavefront import run_backward, run_forward
@@ -106,11 +115,8 @@ def _value_and_grad(
             graph, call = _trace(fun, args, kwargs, argnums, has_aux=has_aux)
             check_scalar(graph, call)
             leaves = call.leaves()
-            if rule.is_wave:
-                outputs, found = run_wave(graph, leaves)
-            else:
-                outputs = run_forward(graph, graph.wave, leaves)[0]
-                found = leaf_errors(graph, rule, leaves, loss_errors(outputs))
+            run = run_wave if rule.is_wave else functools.partial(run_loss_over_time, rule=rule)
+            outputs, found = run(graph, leaves)
             value = jax.tree.unflatten(call.out_tree, outputs[:1])
             result = (value, call.aux(outputs[1:])) if has_aux else value
             return result, call.gradient(found)
@@ -153,10 +159,10 @@ def vjp(
         outputs, pullbacks = run_forward(graph, graph.wave, leaves)
         count = sum(graph.roots)
         if rule.is_wave:
-            pull = functools.partial(_pull_wave, graph, call)
+            pull = functools.partial(_pull_wave, graph, call.without_values())
             pullback = jax.tree_util.Partial(pull, pullbacks)
         else:
-            pull = functools.partial(_pull_dynamics, graph, call, rule)
+            pull = functools.partial(_pull_dynamics, graph, call.without_values(), rule)
             pullback = jax.tree_util.Partial(pull, leaves)
         value = jax.tree.unflatten(call.out_tree, outputs[:count])
         return (value, pullback, call.aux(outputs[count:])) if has_aux else (value, pullback)
@@ -171,7 +177,7 @@ def _pull_wave(graph: Graph, call: Call, pullbacks: Any, cotangent: Any) -> Any:
 def _pull_dynamics(graph: Graph, call: Call, rule: Rule, leaves: Any, cotangent: Any) -> Any:
     with speaking_as("dendrax.vjp"):
         errors = _output_errors(graph, call, cotangent)
-        return call.gradient(leaf_errors(graph, rule, leaves, errors))
+        return call.gradient(run_over_time(graph, rule, leaves, errors))
 
 
 def _output_errors(graph: Graph, call: Call, cotangent: Any) -> list[Any]:
@@ -187,13 +193,16 @@ def _output_errors(graph: Graph, call: Call, cotangent: Any) -> list[Any]:
     for leaf, port in zip(leaves, graph.outputs, strict=False):
         aval = graph[port.vertex].outputs[port.output]
         carries = graph[port.vertex].carries[port.output]
-        if jnp.shape(leaf) != aval.shape:
+        expected = aval.to_tangent_aval()
+        given = leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf, expected.dtype)
+        if jnp.shape(given) != expected.shape or given.dtype != expected.dtype:
             raise complain(
                 ValueError,
-                f"a cotangent has shape {jnp.shape(leaf)}, but the result has shape {aval.shape}.",
-                remedy="Pass one cotangent shaped like the result.",
+                f"a cotangent has type {given.dtype} and shape {jnp.shape(given)}, but the result "
+                f"calls for {expected.dtype} and shape {expected.shape}.",
+                remedy="Pass one cotangent shaped like the result, of the same dtype.",
             )
-        errors.append(jnp.asarray(leaf, aval.dtype) if carries else None)
+        errors.append(jnp.asarray(given) if carries else None)
     return errors + [None] * (len(graph.outputs) - len(errors))
 
 
@@ -225,8 +234,8 @@ def trace(
         ```
     """
     one_of("vertices", vertices, VERTICES)
-    graph, _ = _trace(fun, args, {}, argnums, trace_data=True)
-    return checked(flatten(graph))
+    graph, call = _trace(fun, args, {}, argnums, trace_data=True)
+    return checked(flatten(replace(graph, call=call)))
 
 
 @public("dendrax.level")

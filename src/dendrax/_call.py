@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dendrax import _compat
-from dendrax._errors import complain
+from dendrax._errors import complain, nobody_speaking
 from dendrax._graph import Graph
 from dendrax._local import is_inexact
 from dendrax._trace import build_graph
@@ -35,8 +35,14 @@ class Arguments:
     leaves: list[Any]
     tree: Any
     names: list[str]
+    positions: list[int | None]
     parameter: list[bool]
     traced: list[bool]
+
+    def names_of(self, position: int) -> list[str]:
+        """The names of the leaves of one positional argument."""
+        pairs = zip(self.names, self.positions, strict=True)
+        return [name for name, place in pairs if place == position]
 
     def traced_leaves(self) -> list[Any]:
         """The leaves that the graph takes."""
@@ -50,7 +56,8 @@ class Arguments:
             for leaf, flag in zip(self.leaves, self.traced, strict=True)
         ]
         args, kwargs = jax.tree.unflatten(self.tree, leaves)
-        return fun(*args, **kwargs)
+        with nobody_speaking():  # what goes wrong in the user's function is the user's
+            return fun(*args, **kwargs)
 
     def replaced(self, args: tuple[Any, ...]) -> Arguments:
         """New arguments for the same graph: same tree, same shapes, same untraced values."""
@@ -64,14 +71,28 @@ class Arguments:
         for new, old, name, traced in zip(
             leaves, self.leaves, self.names, self.traced, strict=True
         ):
-            same = jnp.shape(new) == jnp.shape(old) if traced else new is old or new == old
-            if not same:
+            if not (_same_type(new, old) if traced else _same_value(new, old)):
                 raise complain(
                     ValueError,
-                    f"argument {name} does not fit the traced graph.",
+                    f"argument {name} does not fit the traced graph: it was "
+                    f"{_described(old, traced)}, now it is {_described(new, traced)}.",
                     remedy="Trace the function again with the new arguments.",
                 )
         return replace(self, leaves=leaves)
+
+
+def _same_type(new: Any, old: Any) -> bool:
+    a, b = _compat.aval_of(jnp.asarray(new)), _compat.aval_of(jnp.asarray(old))
+    return a.shape == b.shape and a.dtype == b.dtype
+
+
+def _same_value(new: Any, old: Any) -> bool:
+    return new is old or (type(new) is type(old) and bool(np.all(new == old)))
+
+
+def _described(value: Any, traced: bool) -> str:
+    aval = _compat.aval_of(jnp.asarray(value)) if traced else None
+    return repr(value) if aval is None else f"{aval.dtype}{list(aval.shape)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +110,13 @@ class Call:
         arguments = arguments or self.arguments
         return [*self.constants, *map(jnp.asarray, arguments.traced_leaves())]
 
+    def without_values(self) -> Call:
+        """The same, with types in place of arrays: what a pullback may keep."""
+        pairs = zip(self.arguments.leaves, self.arguments.parameter, strict=True)
+        avals = [_compat.aval_of(leaf) if parameter else None for leaf, parameter in pairs]
+        arguments = replace(self.arguments, leaves=avals)
+        return replace(self, arguments=arguments, constants=(None,) * len(self.constants))
+
     def gradient(self, errors: Sequence[Any]) -> Any:
         """The errors at the graph's leaves as a tree like the differentiated arguments."""
         arguments, found = self.arguments, iter(errors[len(self.constants) :])
@@ -105,7 +133,7 @@ class Call:
 
 
 def _absent_error(leaf: Any) -> Any:
-    aval = _compat.aval_of(leaf)
+    aval = leaf if _compat.is_aval(leaf) else _compat.aval_of(leaf)
     if is_inexact(aval):
         return jnp.zeros(aval.shape, aval.dtype)
     return np.zeros(aval.shape, jax.dtypes.float0)
@@ -138,17 +166,18 @@ def flatten_arguments(
 ) -> Arguments:
     """Flatten, name and sort out the arguments of a call."""
     paths, tree = jax.tree_util.tree_flatten_with_path((args, dict(kwargs)))
-    names, parameter, traced = [], [], []
+    names, positions, parameter, traced = [], [], [], []
     titles = _argument_names(fun, len(args))
     for path, leaf in paths:
         positional = path[0].idx == 0
         chosen = positional and path[1].idx in argnums
         title = titles[path[1].idx] if positional else str(path[1].key)
         names.append(title + jax.tree_util.keystr(path[2:]))
+        positions.append(path[1].idx if positional else None)
         parameter.append(chosen)
         is_array = isinstance(leaf, (jax.Array, np.ndarray, np.generic))
         traced.append(chosen or (trace_data and is_array))
-    return Arguments([leaf for _, leaf in paths], tree, names, parameter, traced)
+    return Arguments([leaf for _, leaf in paths], tree, names, positions, parameter, traced)
 
 
 def _argument_names(fun: Callable[..., Any], count: int) -> list[str]:
@@ -231,8 +260,7 @@ def trace_call(
     ]
     roots = [True] * results.num_outputs + [False] * results.num_aux
     graph = build_graph(jaxpr, active, names, roots)
-    call = Call(arguments, tuple(jaxpr.consts), results.out_tree, results.aux, argnums)
-    return replace(graph, call=call), call
+    return graph, Call(arguments, tuple(jaxpr.consts), results.out_tree, results.aux, argnums)
 
 
 def _flatten_results(results: Any, has_aux: bool, notes: _Results) -> list[Any]:

@@ -45,6 +45,16 @@ def aval_of(value: Any) -> Any:
     return jax.typeof(value)
 
 
+def is_aval(value: Any) -> bool:
+    """Whether ``value`` is an abstract value rather than an array."""
+    return hasattr(value, "to_tangent_aval")
+
+
+def called_jaxpr(eqn: JaxprEqn) -> ClosedJaxpr:
+    """The jaxpr that a ``jit`` (or another call) carries."""
+    return closed(eqn.params["jaxpr" if "jaxpr" in eqn.params else "call_jaxpr"])
+
+
 def closed(jaxpr: Any) -> ClosedJaxpr:
     """``jaxpr`` as a closed jaxpr; some primitives keep an open one without constants."""
     return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
@@ -98,13 +108,6 @@ def live_equations(eqns: Sequence[JaxprEqn], outvars: Sequence[Atom]) -> list[Ja
     return kept[::-1]
 
 
-def evaluate(eqn: JaxprEqn, jaxpr: Jaxpr, env: dict[Var, Any]) -> None:
-    """Run one equation, reading its inputs from ``env`` and writing its results there."""
-    alone = one_equation(jaxpr, eqn)
-    results = as_function(alone)(*(env[var] for var in alone.jaxpr.invars))
-    env.update(zip(eqn.outvars, results, strict=True))
-
-
 def inner_jaxprs(eqn: JaxprEqn) -> Iterator[Any]:
     """The jaxprs that an equation carries in its parameters."""
     return jex_core.jaxprs_in_params(eqn.params)
@@ -113,16 +116,6 @@ def inner_jaxprs(eqn: JaxprEqn) -> Iterator[Any]:
 def source_line(eqn: JaxprEqn) -> str:
     """The user's source line that made an equation, as ``file.py:12 (function)``."""
     return source_info_util.summarize(eqn.source_info)
-
-
-def scope(eqn: JaxprEqn) -> str:
-    """The ``jax.named_scope`` path that an equation was made under."""
-    return str(eqn.source_info.name_stack)
-
-
-def argument_names(jaxpr: ClosedJaxpr) -> tuple[str, ...] | None:
-    """The arguments' names as JAX prints them (``params['w']``), where it knows them."""
-    return getattr(jaxpr.jaxpr.debug_info, "arg_names", None)
 
 
 def is_debugging(eqn: JaxprEqn) -> bool:

@@ -41,6 +41,7 @@ class Schedule:
     - ``gamma``: the integration step γ.
     - ``num_steps``: how many time steps.
     - ``learn_at[edge]``: when the leaf at the start of an edge learns from the vertex at its end.
+    - ``arrival[v]``: when the wave reaches vertex ``v``; before that it has no error.
     - ``init``: where a value node starts, given its vertex and its forward value; ``None`` is the
       forward value itself, with an error of exactly zero.
     """
@@ -48,6 +49,7 @@ class Schedule:
     gamma: float
     num_steps: int
     learn_at: Mapping[Edge, int]
+    arrival: Mapping[int, int]
     init: Init | None = None
 
 
@@ -70,13 +72,26 @@ class State(NamedTuple):
     learned: dict[Edge, tuple[Array, ...]]
 
 
-class Moment(NamedTuple):
+class Snapshot(NamedTuple):
     """The quantities at one time, for the records."""
 
     energy: Array
     x: dict[Port, Array]
     mu: dict[Port, Array]
     epsilon: dict[Port, Array]
+
+
+class End(NamedTuple):
+    """What is left at the end.
+
+    ``gradients`` by leaf (``None``: no error); ``outputs`` of the forward pass; ``settled``, where
+    the value nodes of the outputs have arrived; the ``records``.
+    """
+
+    gradients: list[Any]
+    outputs: list[Any]
+    settled: list[Any]
+    records: dict[str, Any]
 
 
 def run_dynamics(
@@ -86,17 +101,19 @@ def run_dynamics(
     leaves: Sequence[Any],
     clamp: Clamp,
     record: Sequence[str] = (),
-) -> tuple[list[Any], State, dict[str, Any]]:
-    """Run the dynamics; return each leaf's gradient (``None``: no error), the end, the records."""
+) -> End:
+    """Run the dynamics."""
     circuit = _Dynamics(graph, delays, schedule, leaves, clamp)
 
     def step(state: State, t: Array) -> tuple[State, dict[str, Any]]:
-        state, moment = circuit.step(state, t)
-        return state, {name: getattr(moment, name) for name in record}
+        state, snapshot = circuit.step(state, t)
+        return state, {name: getattr(snapshot, name) for name in record}
 
     times = jnp.arange(schedule.num_steps)
     state, records = jax.lax.scan(step, circuit.start(), times)
-    return circuit.gradients(state), state, records
+    outputs = [circuit.forward[port] for port in graph.outputs]
+    settled = [state.x.get(port, circuit.forward[port]) for port in graph.outputs]
+    return End(circuit.gradients(state), outputs, settled, records)
 
 
 class _Dynamics:
@@ -114,6 +131,7 @@ class _Dynamics:
         flow = self.flow = graph.flow
         self.lines = {edge: delay for edge, delay in delays.items() if delay}
         self.forward = _evaluate(graph, leaves)
+        self.known: dict[Any, Circuit] = {}
         self.circuits = {v.index: self._circuit(v) for v in graph.active}
         self.errors = [Port(v.index, o) for v in graph.active for o in flow.emitted[v.index]]
         self.roots = self._clamped_roots()
@@ -125,8 +143,11 @@ class _Dynamics:
     def _circuit(self, v: Vertex) -> Circuit:
         avals = [_compat.aval_of(self.forward[port]) for port in v.inputs]
         assert v.function is not None
-        flow = self.flow
-        return Circuit(v.function, avals, flow.emitted[v.index], flow.received[v.index])
+        emitted, received = self.flow.emitted[v.index], self.flow.received[v.index]
+        key = (v.function, tuple(avals), emitted, received)
+        if key not in self.known:  # the time steps of a scan share their functions
+            self.known[key] = Circuit(v.function, avals, emitted, received)
+        return self.known[key]
 
     def _clamped_roots(self) -> dict[Port, Any]:
         """The clamped outputs, each with its constant error or its target."""
@@ -134,7 +155,8 @@ class _Dynamics:
         if given is None:
             return {}
         ports = zip(self.graph.outputs, self.graph.roots, given, strict=True)
-        return {port: value for port, root, value in ports if root and port in set(self.errors)}
+        errors = set(self.errors)
+        return {port: value for port, root, value in ports if root and port in errors}
 
     # ---- the start -------------------------------------------------------------------------------
 
@@ -174,7 +196,7 @@ class _Dynamics:
 
     # ---- one time step ---------------------------------------------------------------------------
 
-    def step(self, state: State, t: Array) -> tuple[State, Moment]:
+    def step(self, state: State, t: Array) -> tuple[State, Snapshot]:
         """Predict, take errors and messages, learn what is due, then move every value node."""
         mu, residuals = self._predict(state.x, state.line_x)
         before = jax.tree.map(lambda new, old: jnp.where(t == 0, new, old), mu, state.mu)
@@ -183,7 +205,7 @@ class _Dynamics:
             for port in self.errors
         }
         lines = self._lines_now(state, t)
-        messages = self._messages(residuals, error)
+        messages = self._messages(residuals, error, t)
         arriving = {
             edge: tuple(term[0] for term in lines[edge][0]) if edge in lines else messages[edge]
             for edge in self.graph.edges
@@ -195,7 +217,7 @@ class _Dynamics:
             )
             for edge, terms in state.learned.items()
         }
-        moment = self._moment(state, mu, error, lines)
+        snapshot = self._snapshot(state, mu, error, lines)
         dx = {port: self._change(port, error[port], arriving) for port in self.free}
         x = {port: state.x[port] + dx[port] for port in self.free}
         carried = {
@@ -204,7 +226,7 @@ class _Dynamics:
         }
         line_x, line_error = self._move_lines(state, lines, messages)
         line_mu = {edge: line[1] for edge, line in lines.items()}
-        return State(x, carried, mu, line_x, line_error, line_mu, learned), moment
+        return State(x, carried, mu, line_x, line_error, line_mu, learned), snapshot
 
     def _predict(self, x: dict[Port, Array], line_x: dict[Edge, Array]) -> tuple[Any, Any]:
         """μ of every vertex from the value nodes of its inputs, seen through the delays."""
@@ -236,14 +258,18 @@ class _Dynamics:
             lines[edge] = ((updated_error(first, mu, before), *rest), mu)
         return lines
 
-    def _messages(self, residuals: Any, error: dict[Port, Array]) -> dict[Edge, tuple[Array, ...]]:
+    def _messages(
+        self, residuals: Any, error: dict[Port, Array], t: Array
+    ) -> dict[Edge, tuple[Array, ...]]:
         """ε_j ∂μ_j/∂x_i for every edge, in terms."""
         messages = {}
         for index, circuit in self.circuits.items():
             errors = [error[Port(index, o)] for o in self.flow.emitted[index]]
             inputs = self.graph[index].inputs
             edges = [Edge(inputs[k], index) for k in self.flow.received[index]]
-            messages.update(zip(edges, circuit.messages(residuals[index], errors), strict=True))
+            early = t < self.schedule.arrival[index]
+            found = circuit.messages(residuals[index], errors, early)
+            messages.update(zip(edges, found, strict=True))
         return messages
 
     def _change(self, port: Port, error: Array, arriving: dict[Edge, tuple[Array, ...]]) -> Array:
@@ -268,9 +294,9 @@ class _Dynamics:
             line_error[edge] = tuple(map(carried_error, terms, changes))
         return line_x, line_error
 
-    def _moment(
+    def _snapshot(
         self, state: State, mu: dict[Port, Array], error: dict[Port, Array], lines: dict[Edge, Any]
-    ) -> Moment:
+    ) -> Snapshot:
         held = self.clamp.errors is not None
         inner = [value for port, value in error.items() if not (held and port in self.roots)]
         inner += [add_messages(terms) for terms, _ in lines.values()]
@@ -279,7 +305,7 @@ class _Dynamics:
             parts += [jnp.sum((error[port] * mu[port]).real) for port in self.roots]
         total = sum(part.astype(jnp.result_type(float)) for part in parts)
         x = {port: state.x.get(port, self._held_value(port, mu, error)) for port in self.errors}
-        return Moment(jnp.asarray(total), x, mu, error)
+        return Snapshot(jnp.asarray(total), x, mu, error)
 
     def _held_value(self, port: Port, mu: dict[Port, Array], error: dict[Port, Array]) -> Array:
         """Where a clamped output is held: at its target, or ``error`` away from its prediction."""

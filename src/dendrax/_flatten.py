@@ -100,7 +100,7 @@ class _Writer:
         emitted, received = flow.emitted[v.index], flow.received[v.index]
         inner = region.flow(emitted)
         repeated = {port for port, count in Counter(inputs).items() if count > 1}
-        leaves = region.body.leaves[len(region.constants) :]
+        leaves = region.input_leaves
         # Last input first: errors arrive in reverse program order, so the first input's is added
         # first, as JAX does.
         for k in reversed(received):
@@ -172,7 +172,7 @@ def _adds_up(region: Region, flow: Flow, leaf: int) -> bool:
     ((v, k),) = uses
     if isinstance(v.function, Region):
         emitted = flow.emitted[v.index]
-        inner = v.function.body.leaves[len(v.function.constants) + k]
+        inner = v.function.input_leaves[k]
         return _adds_up(v.function, v.function.flow(emitted), inner)
     avals = [region.body[port.vertex].outputs[port.output] for port in v.inputs]
     assert v.function is not None

@@ -28,15 +28,12 @@ class Moment(Mapping[Any, Any]):
     def __init__(self, graph: Graph, values: dict[Port, Any], t: int | slice):
         self._graph, self._values, self._t = graph, values, t
 
-    def _ports(self, key: Vertex | str | int) -> list[Port]:
-        index = key.index if isinstance(key, Vertex) else self._graph[key].index
-        return [port for port in self._values if port.vertex == index]
-
     def __getitem__(self, key: Vertex | str | int) -> Any:
-        ports = self._ports(key)
-        if not ports:
+        vertex = self._graph[key.name if isinstance(key, Vertex) else key]
+        ports = [Port(vertex.index, o) for o in range(len(vertex.outputs))]
+        values = tuple(self._values[port][self._t] for port in ports if port in self._values)
+        if not values:
             raise KeyError(f"{key!r} has no error, so nothing was recorded for it")
-        values = tuple(self._values[port][self._t] for port in ports)
         return values[0] if len(values) == 1 else values
 
     def __iter__(self) -> Iterator[Vertex]:
@@ -85,28 +82,34 @@ class Result:
 def run_wave(graph: Graph, leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Outputs and leaf errors of a loss (the first output) by one pass over the graph."""
     outputs, pullbacks = run_forward(graph, graph.wave, leaves)
-    errors = loss_errors(outputs)
+    errors = [jax.lax.full_like(outputs[0], 1)] + [None] * (len(outputs) - 1)
     return outputs, run_backward(graph, graph.wave, pullbacks, errors)
 
 
-def loss_errors(outputs: Sequence[Any]) -> list[Any]:
-    """The loss, the first output, pulls with an error of 1; nothing else does."""
-    return [jax.lax.full_like(outputs[0], 1)] + [None] * (len(outputs) - 1)
+def run_loss_over_time(
+    graph: Graph, leaves: Sequence[Any], rule: Rule
+) -> tuple[list[Any], list[Any]]:
+    """As `run_wave`, by the dynamics of a rule."""
+    levelled = checked(level_graph(flatten(graph)))
+    errors = [_one(levelled.graph)] + [None] * (len(graph.outputs) - 1)
+    delays, schedule = rule.delays(levelled), rule.schedule(levelled)
+    end = run_dynamics(levelled.graph, delays, schedule, leaves, Clamp(errors=errors))
+    return end.outputs, end.gradients
 
 
-def leaf_errors(
+def _one(graph: Graph) -> Any:
+    port = graph.outputs[0]
+    return jnp.ones((), graph[port.vertex].outputs[port.output].dtype)
+
+
+def run_over_time(
     graph: Graph, rule: Rule, leaves: Sequence[Any], errors: Sequence[Any]
 ) -> list[Any]:
-    """The errors at the leaves by the dynamics of a rule, for a constant error at each output."""
+    """The errors at the leaves by a rule's dynamics, for a constant error at each output."""
     levelled = checked(level_graph(flatten(graph)))
-    found, _, _ = run_dynamics(
-        levelled.graph,
-        rule.delays(levelled),
-        rule.schedule(levelled),
-        leaves,
-        Clamp(errors=errors),
-    )
-    return found
+    delays, schedule = rule.delays(levelled), rule.schedule(levelled)
+    clamp = Clamp(errors=errors)
+    return run_dynamics(levelled.graph, delays, schedule, leaves, clamp).gradients
 
 
 def run_rule(
@@ -122,22 +125,19 @@ def run_rule(
     if rule.is_wave and not record and clamp is not None:
         return _run_as_wave(contracted, leaves, clamp)
     levelled = checked(level_graph(contracted))
-    delays = rule.delays(levelled) or written_delays
     schedule = rule.schedule(levelled)
-    gradients, state, records = run_dynamics(
-        contracted, delays, schedule, leaves, clamp or Clamp(), record
+    delays = {**written_delays, **rule.delays(levelled)}
+    end = run_dynamics(contracted, delays, schedule, leaves, clamp or Clamp(), record)
+    named = {name: Record(contracted, end.records[name], schedule.num_steps) for name in record}
+    if "energy" in record:
+        named["energy"] = end.records["energy"]
+    output = end.settled if clamp is None else end.outputs
+    return Result(
+        jax.tree.unflatten(graph.call.out_tree, output),
+        None if clamp is None else graph.call.gradient(end.gradients),
+        **named,
+        num_steps=schedule.num_steps,
     )
-    named = {name: Record(contracted, records[name], schedule.num_steps) for name in record}
-    if "energy" in records:
-        named["energy"] = records["energy"]
-    if clamp is None:
-        forward = run_forward(contracted, contracted.wave, leaves)[0]
-        output = [state.x.get(p, v) for p, v in zip(contracted.outputs, forward, strict=True)]
-    else:
-        output = run_forward(contracted, contracted.wave, leaves)[0]
-    gradient = None if clamp is None else graph.call.gradient(gradients)
-    output = jax.tree.unflatten(graph.call.out_tree, output)
-    return Result(output, gradient, **named, num_steps=schedule.num_steps)
 
 
 def _run_as_wave(graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Result:
@@ -157,7 +157,7 @@ def _clamp(graph: Graph, target: Sequence[Any] | None) -> Clamp | None:
     if target is not None:
         return Clamp(targets=[_as_target(y, aval) for y, aval in zip(target, avals, strict=True)])
     if len(avals) == 1 and avals[0].shape == () and jnp.issubdtype(avals[0].dtype, jnp.floating):
-        return Clamp(errors=[jnp.ones((), avals[0].dtype)])
+        return Clamp(errors=[_one(graph)])
     return None
 
 

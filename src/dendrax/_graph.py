@@ -117,22 +117,23 @@ class Graph:
         return self.wave_from(self.roots)
 
     @functools.cached_property
-    def _flows(self) -> dict[Any, Flow]:
+    def memo(self) -> dict[Any, Any]:
+        """What has been worked out about this graph, by whom and for which settings."""
         return {}
 
     def flow_from(self, seeded: tuple[bool, ...], preset: tuple[bool, ...] = ()) -> Flow:
         """Where errors flow that start at the ``seeded`` outputs; see `flow_of`."""
         key = ("flow", seeded, preset)
-        if key not in self._flows:
-            self._flows[key] = flow_of(self, seeded, preset)
-        return self._flows[key]
+        if key not in self.memo:
+            self.memo[key] = flow_of(self, seeded, preset)
+        return self.memo[key]
 
     def wave_from(self, seeded: tuple[bool, ...], preset: tuple[bool, ...] = ()) -> Flow:
         """As `flow_from`, with one sum for a vertex and its aliases, as JAX has it."""
         key = ("wave", seeded, preset)
-        if key not in self._flows:
-            self._flows[key] = flow_of(self, seeded, preset, self.origin)
-        return self._flows[key]
+        if key not in self.memo:
+            self.memo[key] = flow_of(self, seeded, preset, self.origin)
+        return self.memo[key]
 
     @functools.cached_property
     def _origins(self) -> dict[Port, Port]:

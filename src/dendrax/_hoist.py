@@ -61,7 +61,7 @@ def _piece(jaxpr: _compat.Jaxpr, eqn: _compat.JaxprEqn) -> Piece:
 
 def _split_jit(eqn: _compat.JaxprEqn, outer: Split) -> bool:
     """Split a jit into a constant and a changing one; False if it has no constant part."""
-    closed = _compat.closed(eqn.params["jaxpr" if "jaxpr" in eqn.params else "call_jaxpr"])
+    closed = _compat.called_jaxpr(eqn)
     if closed.consts or not all(isinstance(atom, _compat.Var) for atom in eqn.invars):
         return False
     inner = closed.jaxpr
@@ -71,17 +71,17 @@ def _split_jit(eqn: _compat.JaxprEqn, outer: Split) -> bool:
         return False
     results = _compat.unique_vars(inner.outvars)
     used = {name for piece in split.each for name in piece.inputs} | set(results)
-    made = {name for piece in split.once for name in piece.outputs}
+    made = dict.fromkeys(name for piece in split.once for name in piece.outputs)
     shared = [name for name in made if name in used]
-    names = {name: (eqn.outvars[0], name) for name in shared}  # the jaxpr may be called again
+    call = object()  # the same jaxpr may be called again: its names are this call's
+    names = {name: (call, name) for name in shared}
     sources = dict(zip(inner.invars, eqn.invars, strict=True))
     outer.once.append(_jitted(split.once, {v: sources[v] for v in known}, names))
     outer.constant.update(names.values())
-    renamed = {name: names[name] for name in shared}
     changing = [v for v in results if v not in split.constant]
-    targets = {v: (eqn.outvars[0], "result", k) for k, v in enumerate(changing)}
-    outer.each.append(_jitted(split.each, {**renamed, **sources}, targets))
-    _rename_results(eqn, inner, {**sources, **renamed, **targets}, outer)
+    targets = {v: (call, "result", k) for k, v in enumerate(changing)}
+    outer.each.append(_jitted(split.each, {**names, **sources}, targets))
+    _rename_results(eqn, inner, {**sources, **names, **targets}, outer)
     return True
 
 

@@ -6,7 +6,7 @@ This is the only file that calls `jax.vjp`, and it only ever does so on one vert
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -271,7 +271,9 @@ class Circuit:
     def _set_pull(self, program: _compat.ClosedJaxpr, num_inputs: int) -> None:
         jaxpr = program.jaxpr
         inputs, sums = jaxpr.invars[:num_inputs], jaxpr.invars[num_inputs:]
-        terms = [_terms(jaxpr, start, end) for start, end in zip(sums, jaxpr.outvars, strict=True)]
+        made_by = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
+        ends = zip(sums, jaxpr.outvars, strict=True)
+        terms = [_terms(made_by, start, end) for start, end in ends]
         results = [atom for group in terms for atom in group]
         eqns = _compat.live_equations(jaxpr.eqns, results)
         self._pull = _compat.with_equations(jaxpr, eqns, [*jaxpr.constvars, *inputs], results)
@@ -283,24 +285,32 @@ class Circuit:
         values = _compat.as_function(self._forward)(*inputs)
         return values[: self._num_outputs], values[self._num_outputs :]
 
-    def messages(self, residuals: Sequence[Any], errors: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """For each receiving input the terms of ε ∂μ/∂x, in the order in which they are added."""
+    def messages(
+        self, residuals: Sequence[Any], errors: Sequence[Any], early: Any
+    ) -> list[tuple[Any, ...]]:
+        """For each receiving input the terms of ε ∂μ/∂x, in the order in which they are added.
+
+        ``early`` says that the wave is yet to come. A pullback is linear: no error, no message.
+        Where the derivative is infinite, multiplying would give 0 * inf = NaN instead.
+        """
         flat = _compat.as_function(self._pull)(*self._pull_consts, *residuals, *errors)
-        # A pullback is linear: no error, no message. Where the derivative is infinite,
-        # multiplying would give 0 * inf = NaN instead.
-        silent = functools.reduce(jax.numpy.logical_and, [(e == 0).all() for e in errors])
+        silent = functools.reduce(jax.numpy.logical_and, [(e == 0).all() for e in errors], early)
         flat = iter([jax.numpy.where(silent, jax.numpy.zeros_like(term), term) for term in flat])
         return [tuple(next(flat) for _ in range(count)) for count in self.num_terms]
 
 
-def _terms(jaxpr: _compat.Jaxpr, start: Any, end: Any) -> list[Any]:
+def _terms(made_by: Mapping[Any, Any], start: Any, end: Any) -> list[Any]:
     """What is added to ``start``, one after the other, to make ``end``."""
-    made_by = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
     terms = []
     while end is not start:
-        eqn = made_by[end]
-        if eqn.primitive.name != _compat.SUM_PRIMITIVE:
-            raise AssertionError(f"a pullback that does not add to its sum: {eqn}")
+        eqn = made_by.get(end)
+        if eqn is None or eqn.primitive.name != _compat.SUM_PRIMITIVE:
+            raise complain(
+                NotImplementedError,
+                "the pullback of a vertex does not simply add to the sum at its input, so the "
+                f"dynamics cannot take it apart: {eqn}",
+                remedy="The wavefront, ZIL() without a record, does not need to.",
+            )
         end, term = eqn.invars
         terms.append(term)
     return terms[::-1]

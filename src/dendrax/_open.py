@@ -54,6 +54,11 @@ class Region:
         """Which leaves of the body already hold a sum when the wave comes."""
         return ()
 
+    @property
+    def input_leaves(self) -> tuple[int, ...]:
+        """The body's leaves that are inputs of the vertex."""
+        return self.body.leaves[len(self.constants) :]
+
     def seeds(self, emitted: Sequence[int]) -> tuple[bool, ...]:
         """Which outputs of the body have an error."""
         return tuple(o in emitted for o in range(len(self.body.outputs)))
@@ -86,11 +91,6 @@ class Scan(Region):
         """Constants, carries and xs of the inputs."""
         first, second = self.num_consts, self.num_consts + self.num_carry
         return list(values[:first]), list(values[first:second]), list(values[second:])
-
-    @property
-    def input_leaves(self) -> tuple[int, ...]:
-        """The body's leaves that are inputs of the vertex."""
-        return self.body.leaves[len(self.constants) :]
 
     def seeds(self, emitted: Sequence[int]) -> tuple[bool, ...]:
         """Which outputs of the body have an error at some time step: the carries feed back."""
@@ -137,7 +137,7 @@ def _kept_body_graph(jaxpr: _compat.ClosedJaxpr, active: tuple[bool, ...]) -> Gr
 
 def open_jit(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> None:
     """Open an inner ``jit``; a sharding that it asks for becomes a vertex of its own."""
-    jaxpr = _compat.closed(eqn.params["jaxpr" if "jaxpr" in eqn.params else "call_jaxpr"])
+    jaxpr = _compat.called_jaxpr(eqn)
     ports = _constrained(builder, ports, eqn.params.get("in_shardings", ()))
     region = Jit(**_region_fields(builder, eqn, jaxpr, builder.active(ports)))
     builder.apply(eqn, ports, region, Reach(reaches_inputs(region), ()))

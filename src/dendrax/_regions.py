@@ -39,8 +39,8 @@ class _Program:
             residuals, self.tree = jax.tree.flatten(pullbacks)
             return outputs, residuals
 
-        leaves = region.body.leaves[len(region.constants) :]
-        closed = jax.make_jaxpr(forward)(*(region.body[leaf].outputs[0] for leaf in leaves))
+        avals = [region.body[leaf].outputs[0] for leaf in region.input_leaves]
+        closed = jax.make_jaxpr(forward)(*avals)
         self.jaxpr, self.consts = closed.jaxpr, closed.consts
         self.outputs = self.jaxpr.outvars[: len(region.body.outputs)]
         self.residuals = self.jaxpr.outvars[len(region.body.outputs) :]
@@ -54,15 +54,12 @@ def _run_jit(
     region: Jit, inputs: Sequence[Any], emitted: tuple[int, ...], received: tuple[int, ...]
 ) -> Run:
     """Keep the call: XLA rounds differently where it cannot see the boundary that JAX left."""
-    call = _compiled(region, emitted, received)
+    # Kept with the body, which outlives this trace: an eager caller compiles once, as with JAX.
+    calls, key = region.body.memo, ("jit", emitted, received)
+    call = calls[key] = calls.get(key) or _JitCall(region, emitted, received)
     outputs, residuals = call.forward(*inputs)
     residuals = call.packing.restore(inputs, outputs, residuals)
     return outputs, jax.tree_util.Partial(call.backward, residuals)
-
-
-@functools.lru_cache(maxsize=512)
-def _compiled(region: Region, emitted: tuple[int, ...], received: tuple[int, ...]) -> Any:
-    return _JitCall(region, emitted, received)
 
 
 class _JitCall:

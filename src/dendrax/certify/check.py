@@ -98,14 +98,14 @@ def check(
     check_parameters(arguments)
 
     def under_jit(transform: Callable[..., Any]) -> tuple[Any, list[Any]]:
-        call = jax.jit(lambda *traced: arguments.call(transform, traced))
+        call = jax.jit(lambda *traced: arguments.call(public("dendrax.check")(transform), traced))
         value, gradient = call(*arguments.traced_leaves())
         return value, jax.tree.leaves(gradient)
 
     value, found = under_jit(value_and_grad(fun, indices, rule=rule, vertices=vertices))
     expected_value, expected = under_jit(jax.value_and_grad(fun, indices))
-    names = [n for n, p in zip(arguments.names, arguments.parameter, strict=True) if p]
-    rows = tuple(map(_distance, names, found, expected))
+    names = [name for i in indices for name in arguments.names_of(i)]
+    rows = tuple(_distance(*row) for row in zip(names, found, expected, strict=True))
     return Certificate(rule, rows, _same(value, expected_value))
 
 

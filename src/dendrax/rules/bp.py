@@ -26,6 +26,8 @@ class BP(Rule):
     !!! example
 
         ```python
+        import dendrax
+
         dendrax.grad(lambda w: w * w, rule=dendrax.BP())(3.0)  # 6.0
         ```
     """
@@ -44,6 +46,8 @@ class BP(Rule):
 def _no_time() -> Exception:
     return complain(
         ValueError,
-        "BP has no value nodes that move over time, so there is nothing to record.",
-        remedy="Record a predictive-coding rule, for instance dendrax.ZIL().",
+        "BP has no value nodes that move over time: there is nothing to record, and no prediction "
+        "by inference.",
+        remedy="Give a scalar loss or a target, and record a predictive-coding rule such as "
+        "dendrax.ZIL().",
     )

@@ -47,6 +47,8 @@ class ZIL(Rule):
     !!! example
 
         ```python
+        import dendrax
+
         dendrax.grad(lambda w: w * w, rule=dendrax.ZIL())(3.0)  # 6.0
         ```
     """
@@ -79,10 +81,18 @@ class ZIL(Rule):
             learn_at = {edge: level_of[edge.source.vertex] - 1 for edge in edges}
         else:
             learn_at = {edge: level_of[edge.user] for edge in edges}
-        num_steps = self.num_steps or max(learn_at.values(), default=0) + 1
+        needed = max(learn_at.values(), default=0) + 1
+        num_steps = self.num_steps or needed
+        if num_steps < needed and self.timing == "level":
+            raise complain(
+                ValueError,
+                f"ZIL: num_steps={num_steps} ends before the last parameter learns; this graph "
+                f"needs {needed} steps.",
+                remedy="Leave num_steps out, or use timing='end'.",
+            )
         if self.timing == "end":
             learn_at = dict.fromkeys(edges, num_steps - 1)
-        return Schedule(float(self.gamma), num_steps, learn_at, start_at(self.init))
+        return Schedule(float(self.gamma), num_steps, learn_at, level_of, start_at(self.init))
 
 
 def _noise(vertex: Vertex, mu: Any) -> Any:
