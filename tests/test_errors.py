@@ -212,6 +212,18 @@ def test_moment_of_a_vertex_without_error():
         result.epsilon[99]
 
 
+def test_python_branch_on_a_parameter():
+    with pytest.raises(jax.errors.ConcretizationTypeError) as error:
+        dendrax.grad(lambda z: z if z > 0 else -z)(1.0)
+    assert "jnp.where or jax.lax.cond" in "".join(error.value.__notes__)
+
+
+def test_unknown_vertex_name():
+    graph = dendrax.trace(lambda w: jnp.sin(w), 1.0)
+    with pytest.raises(KeyError, match=r"no vertex named 'sine'.*'sin'"):
+        graph["sine"]
+
+
 def test_the_users_own_error_is_not_disguised():
     def loss(x):
         raise RuntimeError("mine")

@@ -273,6 +273,19 @@ def test_while_with_a_fixed_trip_count():
     assert close(dendrax.value_and_grad(looped)(0.3)[0], unrolled(0.3))
 
 
+ZERO_LENGTH = {
+    "fori": lambda w: jax.lax.fori_loop(0, 0, lambda i, c: c * w, w),
+    "scan": lambda w: jax.lax.scan(lambda c, x: (c * x * w, c), w, jnp.zeros(0))[0],
+    "ys": lambda w: jnp.sum(jax.lax.scan(lambda c, x: (c * x * w, c), w, jnp.zeros(0))[1]) + w,
+}
+
+
+@pytest.mark.parametrize("fun", ZERO_LENGTH.values(), ids=ZERO_LENGTH)
+def test_loops_without_steps(fun):
+    assert same(jax.jit(dendrax.value_and_grad(fun))(0.5), jax.jit(jax.value_and_grad(fun))(0.5))
+    assert same(dendrax.run(dendrax.trace(fun, 0.5), ZIL()).gradient, jax.grad(fun)(0.5))
+
+
 def test_debug_print_is_heard(capfd):
     def f(x):
         jax.debug.print("x is {}", x)

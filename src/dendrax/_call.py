@@ -250,7 +250,14 @@ def trace_call(
         return _flatten_results(arguments.call(fun, traced), has_aux, results)
 
     values = [jnp.asarray(leaf) for leaf in arguments.traced_leaves()]
-    jaxpr = jax.make_jaxpr(flat)(*values)
+    try:
+        jaxpr = jax.make_jaxpr(flat)(*values)
+    except jax.errors.ConcretizationTypeError as error:
+        error.add_note(
+            "dendrax traces the function, as jax.jit does: what is differentiated cannot decide "
+            "Python branches or become a Python number. Use jnp.where or jax.lax.cond."
+        )
+        raise
     pairs = zip(arguments.names, arguments.parameter, arguments.traced, strict=True)
     traced = [(name, parameter) for name, parameter, flag in pairs if flag]
     names = [f"constant_{i}" for i in range(len(jaxpr.consts))] + [name for name, _ in traced]

@@ -60,8 +60,13 @@ def carried_error(epsilon: Array, dx: Array) -> Array:
 
 
 def updated_error(carried: Array, mu: Array, mu_before: Array) -> Array:
-    """ε_{t+1} = (ε_t - Δx_t) + (μ_{t+1} - μ_t)."""
-    return carried + prediction_error(mu, mu_before)
+    """ε_{t+1} = (ε_t - Δx_t) + (μ_{t+1} - μ_t), the bracket exactly zero where μ has not changed.
+
+    Compiled, ``a * b - mu_before`` may become one fused multiply-add, which does not round the
+    product and so leaves 1e-17 where there should be nothing. Unstable dynamics make that grow.
+    """
+    change = prediction_error(mu, mu_before)
+    return carried + jnp.where(mu == mu_before, jnp.zeros_like(change), change)
 
 
 def energy(epsilon: Array) -> Array:

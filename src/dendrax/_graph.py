@@ -9,6 +9,7 @@ vertex and one of its outputs. Its value node, prediction and error are then tup
 
 from __future__ import annotations
 
+import difflib
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -100,7 +101,12 @@ class Graph:
         return len(self.vertices)
 
     def __getitem__(self, key: int | str) -> Vertex:
-        return self.vertices[key] if isinstance(key, int) else self.vertices[self._by_name[key]]
+        if isinstance(key, int):
+            return self.vertices[key]
+        if key not in self._by_name:
+            close = difflib.get_close_matches(key, self._by_name, n=3)
+            raise KeyError(f"the graph has no vertex named {key!r}; the nearest are {close}")
+        return self.vertices[self._by_name[key]]
 
     @functools.cached_property
     def _by_name(self) -> dict[str, int]:

@@ -26,7 +26,7 @@ from dendrax._local import identity
 class LevelledGraph:
     """A graph with the level of each vertex and the delay of each edge.
 
-    - ``level_of[v.index]``: the level of a vertex that has an error.
+    - ``level_of[v]``: the level of a vertex that has an error, by vertex or by its index.
     - ``levels[k]``: the vertices of level ``k``; ``levels[0]`` holds the output.
     - ``delays[edge]``: the number of identity vertices on an edge.
     """
@@ -85,7 +85,16 @@ def level_graph(graph: Graph) -> LevelledGraph:
             source = v.inputs[k].vertex
             level_of[source] = max(level_of.get(source, 0), below)
     delays = {edge: level_of[edge.source.vertex] - level_of[edge.user] - 1 for edge in graph.edges}
-    return LevelledGraph(graph, MappingProxyType(level_of), MappingProxyType(delays))
+    return LevelledGraph(graph, MappingProxyType(_ByVertex(level_of)), MappingProxyType(delays))
+
+
+class _ByVertex(dict[int, int]):
+    """A dictionary by index that can also be asked by vertex."""
+
+    def __missing__(self, key: int | Vertex) -> int:
+        if isinstance(key, Vertex):
+            return self[key.index]
+        raise KeyError(f"vertex {key} has no error, and so no level")
 
 
 def expand_graph(levelled: LevelledGraph) -> Graph:

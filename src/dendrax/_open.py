@@ -23,7 +23,7 @@ from dendrax import _compat
 from dendrax._errors import complain
 from dendrax._graph import Flow, Graph, Port, reaches
 from dendrax._local import Equation, Reach
-from dendrax._trace import OPENERS, Builder, add_equation, build_graph
+from dendrax._trace import OPENERS, Builder, add_elementary, add_equation, build_graph
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +181,12 @@ def open_remat(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> No
 
 
 def open_scan(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> None:
-    """Open a ``scan``."""
+    """Open a ``scan``. One without time steps hands its carries on, and its ys are empty."""
+    if eqn.params["length"] == 0:
+        add_elementary(builder, eqn)
+        first, count = eqn.params["num_consts"], eqn.params["num_carry"]
+        builder.env.update(zip(eqn.outvars[:count], ports[first : first + count], strict=True))
+        return
     _add_scan(
         builder,
         eqn,
@@ -220,11 +225,6 @@ def _scan_reaches(region: Scan) -> tuple[int, ...]:
         for o, mask in enumerate(masks):
             fed = [masks[k] for k in carries if mask >> (region.num_consts + k) & 1]
             masks[o] = functools.reduce(int.__or__, fed, mask)
-    if region.length == 0:  # a carry is its initial value, and there are no ys
-        initial = region.split(region.input_leaves)[1]
-        carries_error = [region.body[leaf].carries[0] for leaf in initial]
-        masks = [int(c) << (region.num_consts + k) for k, c in enumerate(carries_error)]
-        masks += [0] * (len(region.body.outputs) - region.num_carry)
     return tuple(masks)
 
 
