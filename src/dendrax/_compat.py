@@ -5,7 +5,7 @@ Everything here comes from ``jax.extend`` where that offers it. Nothing else in 
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -37,7 +37,11 @@ def is_tracer(value: Any) -> bool:
 
 def is_typed(value: Any) -> bool:
     """Whether JAX accepts ``value`` as an array or scalar."""
-    return jex_core.valid_jaxtype(value)
+    try:
+        jax.typeof(value)
+    except TypeError:
+        return False
+    return True
 
 
 def aval_of(value: Any) -> Any:
@@ -108,9 +112,10 @@ def live_equations(eqns: Sequence[JaxprEqn], outvars: Sequence[Atom]) -> list[Ja
     return kept[::-1]
 
 
-def inner_jaxprs(eqn: JaxprEqn) -> Iterator[Any]:
-    """The jaxprs that an equation carries in its parameters."""
-    return jex_core.jaxprs_in_params(eqn.params)
+def carries_function(eqn: JaxprEqn) -> bool:
+    """Whether an equation carries a function in its parameters: a jaxpr, or something to call."""
+    values = [item for v in eqn.params.values() for item in (v if isinstance(v, tuple) else (v,))]
+    return any(isinstance(item, (Jaxpr, ClosedJaxpr)) or callable(item) for item in values)
 
 
 def source_line(eqn: JaxprEqn) -> str:

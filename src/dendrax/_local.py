@@ -139,9 +139,7 @@ _known: dict[Any, Reach] = {}
 def _signature(equation: Equation, active: tuple[bool, ...]) -> Any:
     """What decides the dependencies; ``None`` where that is more than a few plain values."""
     eqn = equation.jaxpr.eqns[0]
-    if next(iter(_compat.inner_jaxprs(eqn)), None) is not None or any(
-        callable(value) for value in eqn.params.values()
-    ):
+    if _compat.carries_function(eqn):
         return None
     position = {var: k for k, var in enumerate(equation.jaxpr.jaxpr.invars)}
     inputs = tuple(
