@@ -280,6 +280,10 @@ ZERO_LENGTH = {
 }
 
 
+ZERO_LENGTH["both"] = lambda w: jax.lax.fori_loop(2, 2, lambda i, c: jnp.sin(c), w) * w
+ZERO_LENGTH["jit"] = lambda w: jax.jit(lambda a: a)(w) * w
+
+
 @pytest.mark.parametrize("fun", ZERO_LENGTH.values(), ids=ZERO_LENGTH)
 def test_loops_without_steps(fun):
     assert same(jax.jit(dendrax.value_and_grad(fun))(0.5), jax.jit(jax.value_and_grad(fun))(0.5))

@@ -89,6 +89,9 @@ class _Writer:
             if isinstance(v.function, Region):
                 outputs = self.region(v, v.function, inputs, flow, scope)
             else:
+                for k, port in enumerate(inputs):  # a region may hand an input on as its output
+                    if port in inputs[:k]:
+                        inputs[k] = self.make(scope + "port", identity, [port], v.source)
                 index = self.copy(v, inputs, scope)
                 outputs = [Port(index, o) for o in range(len(v.outputs))]
             at.update((Port(v.index, o), port) for o, port in enumerate(outputs))

@@ -22,7 +22,7 @@ import numpy as np
 from dendrax import _compat
 from dendrax._errors import complain
 from dendrax._graph import Flow, Graph, Port, reaches
-from dendrax._local import Equation, Reach
+from dendrax._local import Equation, Reach, identity
 from dendrax._trace import OPENERS, Builder, add_elementary, add_equation, build_graph
 
 
@@ -185,7 +185,8 @@ def open_scan(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> Non
     if eqn.params["length"] == 0:
         add_elementary(builder, eqn)
         first, count = eqn.params["num_consts"], eqn.params["num_carry"]
-        builder.env.update(zip(eqn.outvars[:count], ports[first : first + count], strict=True))
+        for var, port in zip(eqn.outvars[:count], ports[first : first + count], strict=True):
+            builder.env[var] = _handed_on(builder, port)
         return
     _add_scan(
         builder,
@@ -198,6 +199,13 @@ def open_scan(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> Non
         reverse=eqn.params["reverse"],
         unroll=eqn.params["unroll"],
     )
+
+
+def _handed_on(builder: Builder, port: Port) -> Port:
+    """An identity vertex after ``port``."""
+    (active,), aval = builder.active([port]), builder.vertices[port.vertex].outputs[port.output]
+    fields = {"inputs": (port,), "function": identity, "depends": (int(active),)}
+    return Port(builder.add("internal", "port", [aval], carries=(active,), **fields))
 
 
 def _add_scan(
