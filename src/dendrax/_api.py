@@ -177,7 +177,7 @@ def _pull_wave(graph: Graph, call: Call, pullbacks: Any, cotangent: Any) -> Any:
 def _pull_dynamics(graph: Graph, call: Call, rule: Rule, leaves: Any, cotangent: Any) -> Any:
     with speaking_as("dendrax.vjp"):
         errors = _output_errors(graph, call, cotangent)
-        return call.gradient(run_over_time(graph, rule, leaves, errors))
+        return call.gradient(run_over_time(graph, rule, leaves, errors)[1])
 
 
 def _output_errors(graph: Graph, call: Call, cotangent: Any) -> list[Any]:

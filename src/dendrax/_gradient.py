@@ -90,11 +90,8 @@ def run_loss_over_time(
     graph: Graph, leaves: Sequence[Any], rule: Rule
 ) -> tuple[list[Any], list[Any]]:
     """As `run_wave`, by the dynamics of a rule."""
-    levelled = checked(level_graph(flatten(graph)))
-    errors = [_one(levelled.graph)] + [None] * (len(graph.outputs) - 1)
-    delays, schedule = rule.delays(levelled), rule.schedule(levelled)
-    end = run_dynamics(levelled.graph, delays, schedule, leaves, Clamp(errors=errors))
-    return end.outputs, end.gradients
+    errors = [_one(graph)] + [None] * (len(graph.outputs) - 1)
+    return run_over_time(graph, rule, leaves, errors)
 
 
 def _one(graph: Graph) -> Any:
@@ -104,12 +101,12 @@ def _one(graph: Graph) -> Any:
 
 def run_over_time(
     graph: Graph, rule: Rule, leaves: Sequence[Any], errors: Sequence[Any]
-) -> list[Any]:
-    """The errors at the leaves by a rule's dynamics, for a constant error at each output."""
+) -> tuple[list[Any], list[Any]]:
+    """Outputs and leaf errors by a rule's dynamics, for a constant error at each output."""
     levelled = checked(level_graph(flatten(graph)))
     delays, schedule = rule.delays(levelled), rule.schedule(levelled)
-    clamp = Clamp(errors=errors)
-    return run_dynamics(levelled.graph, delays, schedule, leaves, clamp).gradients
+    end = run_dynamics(levelled.graph, delays, schedule, leaves, Clamp(errors=errors))
+    return end.outputs, end.gradients
 
 
 def run_rule(
