@@ -79,3 +79,33 @@ def simulate(
             error[v.index] = error[v.index] + moved - change[v.index]
         error[out] = error[out] + (mu[out] - before[out])
     return gradient, history
+
+
+def energy(
+    graph: Graph, x: dict[tuple[int, int], Any], target: Any = None, precision: float = 1.0
+) -> Any:
+    """F as a function of the (single-output) value nodes, straight from the vertices' functions.
+
+    What has no error follows the value nodes that it is computed from.
+    """
+    nodes = {v.index for v in graph.nodes}
+    env = dict(zip(graph.leaves, graph.call.leaves(), strict=True))
+    total = 0.0
+    for v in graph:
+        if v.function is None:
+            continue
+        results = v.function(*(_output(env, port) for port in v.inputs))
+        env[v.index] = results
+        if v.index in nodes:
+            emitted = graph.flow.emitted[v.index]
+            env[v.index] = [x[v.index, o] if o in emitted else r for o, r in enumerate(results)]
+            for o in emitted:
+                error = results[o] - x[v.index, o]
+                total = total + precision / 2 * jnp.sum((error * jnp.conj(error)).real)
+    mu = _output(env, graph.outputs[0])
+    return total + (mu if target is None else jnp.sum((mu - target) ** 2) / 2)
+
+
+def _output(env: dict[int, Any], port: Any) -> Any:
+    value = env[port.vertex]
+    return value[port.output] if isinstance(value, list) else value

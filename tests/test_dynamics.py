@@ -122,7 +122,7 @@ def test_models_operation_by_operation(name):
     assert same(wave, expected)
 
 
-@pytest.mark.parametrize("name", ["mlp", "mlp100"])
+@pytest.mark.parametrize("name", ["mlp", pytest.param("mlp100", marks=pytest.mark.slow)])
 def test_mlps_compiled(name):
     """Compiled, the dynamics are exact on MLPs."""
     p = problem(name, dtype="float64", small=True)
@@ -167,7 +167,7 @@ def test_original_zil_is_wrong_where_paths_rejoin(name):
         "cnn",
         "rnn",
         "fc_resnet",
-        "transformer",
+        pytest.param("transformer", marks=pytest.mark.slow),
         pytest.param("resnet18", marks=pytest.mark.slow),
     ],
 )

@@ -10,9 +10,16 @@ from dendrax._gradient import Result as Result
 from dendrax._graph import Graph as Graph
 from dendrax._graph import Vertex as Vertex
 from dendrax._level import LevelledGraph as LevelledGraph
+from dendrax._mark import vertex as vertex
+from dendrax.certify import Audit as Audit
 from dendrax.certify import Certificate as Certificate
+from dendrax.certify import audit as audit
 from dendrax.certify import check as check
 from dendrax.rules import BP as BP
+from dendrax.rules import IL as IL
 from dendrax.rules import ZIL as ZIL
+from dendrax.rules import ErrorPC as ErrorPC
+from dendrax.rules import FixedPrediction as FixedPrediction
+from dendrax.rules import IncrementalPC as IncrementalPC
 
 __version__ = "0.1.0"

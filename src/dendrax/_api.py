@@ -26,6 +26,7 @@ from dendrax._gradient import (
     RECORDS,
     Result,
     as_flat,
+    is_wave,
     run_loss_over_time,
     run_over_time,
     run_rule,
@@ -33,10 +34,11 @@ from dendrax._gradient import (
 )
 from dendrax._graph import Graph
 from dendrax._level import LevelledGraph, level_graph
+from dendrax._vertices import CHOICES, with_vertices
 from dendrax._wavefront import run_backward, run_forward
 from dendrax.rules import ZIL, Rule
 
-VERTICES = ("primitive",)
+VERTICES = tuple(CHOICES)
 
 
 def value_and_grad(
@@ -55,7 +57,9 @@ def value_and_grad(
     - `argnums`: which positional arguments to differentiate.
     - `has_aux`: whether `fun` returns a pair `(loss, aux)`.
     - `rule`: how errors spread. The default, `dendrax.ZIL()`, gives backpropagation's gradient.
-    - `vertices`: which functions count as elementary; `"primitive"` makes every operation one.
+    - `vertices`: which functions count as elementary, see `dendrax.trace`. By default what the
+      rule is meant for: `"primitive"` for `dendrax.BP` and `dendrax.ZIL` (whose result does not
+      depend on it), `"layer"` for all others (whose result does).
 
     **Returns:** a function with the same arguments that returns `(fun(...), gradient)`.
 
@@ -115,8 +119,10 @@ def _value_and_grad(
             graph, call = _trace(fun, args, kwargs, argnums, has_aux=has_aux)
             check_scalar(graph, call)
             leaves = call.leaves()
-            run = run_wave if rule.is_wave else functools.partial(run_loss_over_time, rule=rule)
-            outputs, found = run(graph, leaves)
+            if is_wave(rule):
+                outputs, found = run_wave(graph, leaves)
+            else:
+                outputs, found = run_loss_over_time(graph, leaves, rule, vertices or rule.vertices)
             value = jax.tree.unflatten(call.out_tree, outputs[:1])
             result = (value, call.aux(outputs[1:])) if has_aux else value
             return result, call.gradient(found)
@@ -158,11 +164,12 @@ def vjp(
         leaves = call.leaves()
         outputs, pullbacks = run_forward(graph, graph.wave, leaves)
         count = sum(graph.roots)
-        if rule.is_wave:
+        if is_wave(rule):
             pull = functools.partial(_pull_wave, graph, call.without_values())
             pullback = jax.tree_util.Partial(pull, pullbacks)
         else:
-            pull = functools.partial(_pull_dynamics, graph, call.without_values(), rule)
+            settings = rule, vertices or rule.vertices
+            pull = functools.partial(_pull_dynamics, graph, call.without_values(), *settings)
             pullback = jax.tree_util.Partial(pull, leaves)
         value = jax.tree.unflatten(call.out_tree, outputs[:count])
         return (value, pullback, call.aux(outputs[count:])) if has_aux else (value, pullback)
@@ -174,10 +181,12 @@ def _pull_wave(graph: Graph, call: Call, pullbacks: Any, cotangent: Any) -> Any:
         return call.gradient(run_backward(graph, graph.wave, pullbacks, errors))
 
 
-def _pull_dynamics(graph: Graph, call: Call, rule: Rule, leaves: Any, cotangent: Any) -> Any:
+def _pull_dynamics(
+    graph: Graph, call: Call, rule: Rule, vertices: str, leaves: Any, cotangent: Any
+) -> Any:
     with speaking_as("dendrax.vjp"):
         errors = _output_errors(graph, call, cotangent)
-        return call.gradient(run_over_time(graph, rule, leaves, errors)[1])
+        return call.gradient(run_over_time(graph, rule, vertices, leaves, errors)[1])
 
 
 def _output_errors(graph: Graph, call: Call, cotangent: Any) -> list[Any]:
@@ -213,7 +222,7 @@ def trace(
     argnums: int | Sequence[int] = 0,
     vertices: str = "primitive",
 ) -> Graph:
-    """The computational graph of a function: every operation a vertex, scans unrolled.
+    """The computational graph of a function: inner jits opened, scans unrolled.
 
     **Arguments:**
 
@@ -222,6 +231,11 @@ def trace(
       else data. Everything else is fixed.
     - `argnums`: which arguments are parameters.
     - `vertices`: which functions count as elementary.
+        - `"primitive"`: every operation is a vertex.
+        - `"layer"`: the textbook network, in which a vertex ends where an operation uses a
+          parameter (a bias that follows directly, or a sum of such operations, joins it). What lies
+          between belongs to the next vertex, and what follows the last layer to the output.
+        - `"marked"`: the functions marked with `dendrax.vertex`, and nothing else.
 
     **Returns:** a `Graph`; print it to see its vertices with their names, shapes and source lines.
 
@@ -235,7 +249,7 @@ def trace(
     """
     one_of("vertices", vertices, VERTICES)
     graph, call = _trace(fun, args, {}, argnums, trace_data=True)
-    return checked(flatten(replace(graph, call=call)))
+    return checked(with_vertices(checked(flatten(replace(graph, call=call))), vertices))
 
 
 @public("dendrax.level")
@@ -286,7 +300,8 @@ def run(
     - `record`: any of `"energy"`, `"x"`, `"mu"`, `"epsilon"`, to be kept at every time step.
 
     **Returns:** a `Result` with `.output`, `.gradient` and the records: `.energy[t]`,
-    `.epsilon[t][vertex]`.
+    `.epsilon[t][vertex]`; `.num_steps`, `.converged` and `.diverged_at`. Print it for a summary,
+    with advice if inference went wrong.
 
     !!! example
 
@@ -304,7 +319,7 @@ def run(
             f"expected a Graph, got {type(graph).__name__}.",
             remedy="Make one with dendrax.trace(fun, *args).",
         )
-    _check_rule(rule)
+    check_rule(rule)
     record = (record,) if isinstance(record, str) else tuple(record)
     for name in record:
         one_of("record", name, RECORDS)
@@ -342,7 +357,7 @@ def _trace(
 
 def _check_settings(fun: Any, rule: Any, vertices: Any) -> None:
     _check_callable(fun)
-    _check_rule(rule)
+    check_rule(rule)
     if vertices is not None:
         one_of("vertices", vertices, VERTICES)
 
@@ -356,7 +371,7 @@ def _check_callable(fun: Any) -> None:
         )
 
 
-def _check_rule(rule: Any) -> None:
+def check_rule(rule: Any) -> None:
     if not isinstance(rule, Rule):
         shown = f"the class {rule.__name__}" if isinstance(rule, type) else repr(rule)
         raise complain(

@@ -4,6 +4,8 @@ Everything here comes from ``jax.extend`` where that offers it. Nothing else in 
 ``jax.extend`` or ``jax._src``; a test enforces that.
 """
 
+import functools
+import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,7 +29,15 @@ JIT_PRIMITIVES = ("jit", "pjit", "closed_call", "core_call")
 REMAT_PRIMITIVES = ("remat2", "checkpoint", "remat")
 SUM_PRIMITIVE = "add_any"
 
-source_info_util.register_exclusion(os.path.dirname(os.path.abspath(__file__)))
+# What a user wants to see is the line of the model, not of the machinery around it: our own files
+# (but not dendrax.models), and those of the libraries that models are written in.
+_HERE = os.path.dirname(os.path.abspath(__file__))
+for _folder in ("_", "rules" + os.sep, "certify" + os.sep):
+    source_info_util.register_exclusion(os.path.join(_HERE, _folder))
+for _library in ("equinox", "flax", "haiku"):
+    _spec = importlib.util.find_spec(_library)
+    if _spec is not None and _spec.origin is not None:
+        source_info_util.register_exclusion(os.path.dirname(_spec.origin))
 
 
 def is_tracer(value: Any) -> bool:
@@ -110,6 +120,27 @@ def live_equations(eqns: Sequence[JaxprEqn], outvars: Sequence[Atom]) -> list[Ja
             kept.append(eqn)
             live.update(unique_vars(eqn.invars))
     return kept[::-1]
+
+
+def dependencies(jaxpr: ClosedJaxpr, given: Sequence[int] | None = None) -> list[int]:
+    """For each result, a bit mask of the arguments that it depends on. Looks into inner jits.
+
+    ``given`` are the masks of the arguments themselves; by default argument ``i`` has bit ``i``.
+    """
+    given = [1 << i for i in range(len(jaxpr.jaxpr.invars))] if given is None else given
+    masks: dict[Any, int] = dict(zip(jaxpr.jaxpr.invars, given, strict=True))
+
+    def read(atom: Any) -> int:
+        return masks.get(atom, 0) if isinstance(atom, Var) else 0
+
+    for eqn in jaxpr.eqns:
+        sources = list(map(read, eqn.invars))
+        if eqn.primitive.name in JIT_PRIMITIVES:
+            found = dependencies(called_jaxpr(eqn), sources)
+        else:
+            found = [functools.reduce(int.__or__, sources, 0)] * len(eqn.outvars)
+        masks.update(zip(eqn.outvars, found, strict=True))
+    return [read(atom) for atom in jaxpr.jaxpr.outvars]
 
 
 def carries_function(eqn: JaxprEqn) -> bool:

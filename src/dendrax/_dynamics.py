@@ -29,6 +29,7 @@ from dendrax._equations import (
 )
 from dendrax._graph import Edge, Graph, Port, Vertex
 from dendrax._local import Circuit
+from dendrax._network import Clamp, evaluate
 
 Array = Any
 Init = Callable[[Vertex, Any], Any]
@@ -53,13 +54,6 @@ class Schedule:
     init: Init | None = None
 
 
-class Clamp(NamedTuple):
-    """What holds the outputs: a constant error (a loss or cotangent), targets, or nothing."""
-
-    errors: Sequence[Any] | None = None
-    targets: Sequence[Any] | None = None
-
-
 class State(NamedTuple):
     """Everything that changes over time. ``mu`` and the errors lag one prediction behind."""
 
@@ -76,6 +70,7 @@ class Snapshot(NamedTuple):
     """The quantities at one time, for the records."""
 
     energy: Array
+    energies: dict[Port, Array]
     x: dict[Port, Array]
     mu: dict[Port, Array]
     epsilon: dict[Port, Array]
@@ -103,7 +98,7 @@ def run_dynamics(
     record: Sequence[str] = (),
 ) -> End:
     """Run the dynamics."""
-    circuit = _Dynamics(graph, delays, schedule, leaves, clamp)
+    circuit = Dynamics(graph, delays, schedule, evaluate(graph, leaves), clamp)
 
     def step(state: State, t: Array) -> tuple[State, dict[str, Any]]:
         state, snapshot = circuit.step(state, t)
@@ -116,7 +111,7 @@ def run_dynamics(
     return End(circuit.gradients(state), outputs, settled, records)
 
 
-class _Dynamics:
+class Dynamics:
     """The graph prepared for the loop: circuits, delay lines, what is clamped."""
 
     def __init__(
@@ -124,13 +119,13 @@ class _Dynamics:
         graph: Graph,
         delays: Mapping[Edge, int],
         schedule: Schedule,
-        leaves: Sequence[Any],
+        forward: Mapping[Port, Any],
         clamp: Clamp,
     ):
         self.graph, self.schedule, self.clamp = graph, schedule, clamp
         flow = self.flow = graph.flow
         self.lines = {edge: delay for edge, delay in delays.items() if delay}
-        self.forward = _evaluate(graph, leaves)
+        self.forward = forward
         self.known: dict[Any, Circuit] = {}
         self.circuits = {v.index: self._circuit(v) for v in graph.active}
         self.errors = [Port(v.index, o) for v in graph.active for o in flow.emitted[v.index]]
@@ -297,15 +292,16 @@ class _Dynamics:
     def _snapshot(
         self, state: State, mu: dict[Port, Array], error: dict[Port, Array], lines: dict[Edge, Any]
     ) -> Snapshot:
-        held = self.clamp.errors is not None
-        inner = [value for port, value in error.items() if not (held and port in self.roots)]
-        inner += [add_messages(terms) for terms, _ in lines.values()]
-        parts = [energy(value) for value in inner]
-        if held:  # F = L + internal energies; the loss is linear in what its vertex predicts
-            parts += [jnp.sum((error[port] * mu[port]).real) for port in self.roots]
+        held = self.roots if self.clamp.errors is not None else {}
+        energies = {
+            # F = L + internal energies; the loss is linear in what its vertex predicts
+            port: jnp.sum((value * mu[port]).real) if port in held else energy(value)
+            for port, value in error.items()
+        }
+        parts = [*energies.values(), *(energy(add_messages(terms)) for terms, _ in lines.values())]
         total = sum(part.astype(jnp.result_type(float)) for part in parts)
         x = {port: state.x.get(port, self._held_value(port, mu, error)) for port in self.errors}
-        return Snapshot(jnp.asarray(total), x, mu, error)
+        return Snapshot(jnp.asarray(total), energies, x, mu, error)
 
     def _held_value(self, port: Port, mu: dict[Port, Array], error: dict[Port, Array]) -> Array:
         """Where a clamped output is held: at its target, or ``error`` away from its prediction."""
@@ -321,13 +317,3 @@ class _Dynamics:
             )
             for leaf in self.graph.leaves
         ]
-
-
-def _evaluate(graph: Graph, leaves: Sequence[Any]) -> dict[Port, Array]:
-    """The forward pass, and with it everything that stays clamped."""
-    env = {Port(leaf): value for leaf, value in zip(graph.leaves, leaves, strict=True)}
-    for v in graph.vertices:
-        if v.function is not None:
-            outputs = v.function(*(env[port] for port in v.inputs))
-            env.update((Port(v.index, o), value) for o, value in enumerate(outputs))
-    return env

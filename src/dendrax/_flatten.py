@@ -19,9 +19,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dendrax._graph import Flow, Graph, Port, Vertex
+from dendrax._graph import Flow, Graph, Port, Vertex, with_unique_names
 from dendrax._local import Circuit, Constant, identity
-from dendrax._open import Region, Scan
+from dendrax._open import Region, Scan, is_marked
 
 
 def flatten(graph: Graph) -> Graph:
@@ -30,7 +30,7 @@ def flatten(graph: Graph) -> Graph:
     leaves = [writer.copy(graph[leaf], (), "") for leaf in graph.leaves]
     outputs = writer.walk(graph, graph.flow, [Port(leaf) for leaf in leaves], "")
     outputs = _separate_roots(writer, outputs, graph.roots)
-    vertices = _with_unique_names(writer.vertices)
+    vertices = with_unique_names(writer.vertices)
     return Graph(tuple(vertices), tuple(leaves), tuple(outputs), graph.roots, graph.call)
 
 
@@ -86,7 +86,7 @@ class _Writer:
             if v.function is None:
                 continue
             inputs = [at[port] for port in v.inputs]
-            if isinstance(v.function, Region):
+            if isinstance(v.function, Region) and not is_marked(v):
                 outputs = self.region(v, v.function, inputs, flow, scope)
             else:
                 for k, port in enumerate(inputs):  # a region may hand an input on as its output
@@ -195,13 +195,3 @@ def _separate_roots(writer: _Writer, outputs: list[Port], roots: Sequence[bool])
         if roots[o] and writer.carries(port) and busy:
             separate[o] = writer.make("output", identity, [port], vertex.source)
     return separate
-
-
-def _with_unique_names(vertices: Sequence[Vertex]) -> list[Vertex]:
-    seen: Counter[str] = Counter()
-    named = []
-    for v in vertices:
-        count = seen[v.name]
-        seen[v.name] += 1
-        named.append(replace(v, name=f"{v.name}_{count}" if count else v.name))
-    return named

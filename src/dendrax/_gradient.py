@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import functools
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from dendrax import _compat
 from dendrax._check_graph import checked
-from dendrax._dynamics import Clamp, run_dynamics
+from dendrax._dynamics import run_dynamics
 from dendrax._equations import prediction_error
 from dendrax._errors import complain
 from dendrax._flatten import flatten
 from dendrax._graph import Graph, Port, Vertex
 from dendrax._level import LevelledGraph, contract_graph, level_graph
+from dendrax._network import Clamp
+from dendrax._relax import Outcome, Relaxation, run_relaxation
+from dendrax._vertices import with_vertices
 from dendrax._wavefront import run_backward, run_forward
-from dendrax.rules._base import Rule
+from dendrax.rules import Rule, Timed
 
 RECORDS = ("energy", "x", "mu", "epsilon")
 
@@ -58,25 +65,87 @@ class Record(Sequence[Moment]):
         return self._num_steps
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """What `dendrax.run` found.
 
     - ``output``: the function's result by the forward pass (for a prediction by inference: where
       the value nodes of the output have arrived).
     - ``gradient``: ∂F/∂ζ, a tree like the differentiated arguments; ``None`` for a prediction.
-    - ``energy``, ``x``, ``mu``, ``epsilon``: what was asked to be recorded; ``energy[t]`` and
-      ``epsilon[t][vertex]``.
-    - ``num_steps``: the number of time steps; 0 for the wavefront, which needs none.
+    - ``energy``, ``energies``, ``x``, ``mu``, ``epsilon``: what was asked to be recorded;
+      ``energy[t]``, and ``epsilon[t][vertex]`` for the others. (``"energy"`` brings both
+      ``energy`` and ``energies``, its share by vertex.)
+    - ``num_steps``: the number of time steps used; 0 for the wavefront, which needs none.
+    - ``converged``: whether the rule stopped because of its ``tol``; ``None`` without one.
+    - ``diverged_at``: the time step from which on the energy is larger than at the start, or not
+      finite; ``None`` if all is well. See ``advice`` for what to do then.
     """
 
     output: Any
     gradient: Any
     energy: Any = None
-    x: Record | None = field(default=None, repr=False)
-    mu: Record | None = field(default=None, repr=False)
-    epsilon: Record | None = field(default=None, repr=False)
-    num_steps: int = 0
+    energies: Record | None = None
+    x: Record | None = None
+    mu: Record | None = None
+    epsilon: Record | None = None
+    num_steps: Any = 0
+    converged: Any = None
+    rule: Rule | None = None
+    course: Course | None = None
+
+    @functools.cached_property
+    def diverged_at(self) -> int | None:
+        return None if self.course is None else self.course.diverged_at()
+
+    @property
+    def advice(self) -> str:
+        """What to try if inference diverged or did not converge; empty if all is well."""
+        gamma = getattr(self.rule, "gamma", 1.0)
+        if self.diverged_at is not None:
+            assert self.course is not None
+            return (
+                f"Inference diverged: from step {self.diverged_at} on the energy is larger than at "
+                f"the start ({self.course.start:.4g}), and at the end it is {self.course.end:.4g}. "
+                f"Try a smaller gamma than {gamma}, for instance {gamma / 4:.3g}, or an optimizer "
+                "for the value nodes such as optax.adam(0.01)."
+            )
+        if self.converged is not None and not self.converged:
+            return (
+                f"Inference did not converge in {int(self.num_steps)} steps. Try a larger "
+                "num_steps, a larger gamma, or a larger tol."
+            )
+        return ""
+
+    def __repr__(self) -> str:
+        lines = [f"Result of {self.rule}: {self.num_steps} steps"]
+        if self.course is not None:
+            lines.append(f"  energy {self.course.start:.6g} -> {self.course.end:.6g}")
+        if self.converged is not None:
+            lines.append(f"  converged: {bool(self.converged)}")
+        recorded = [name for name in RECORDS if getattr(self, name) is not None]
+        lines += [f"  recorded: {', '.join(recorded)}"] * bool(recorded)
+        return "\n".join(lines + [f"  {self.advice}"] * bool(self.advice))
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """How the energy went: at the start, at the end, and, if one wants to know, in between."""
+
+    start: Any
+    end: Any
+    energy: Callable[[], Any]
+
+    def diverged_at(self) -> int | None:
+        if np.isfinite(self.end) and self.end <= self.start + 1e-6 * abs(self.start):
+            return None
+        energy = np.asarray(self.energy())
+        higher = ~np.isfinite(energy) | (energy > energy[0])
+        return int(np.flatnonzero(~higher)[-1]) + 1
+
+
+def is_wave(rule: Rule) -> bool:
+    """Whether one pass over the graph gives the rule's result exactly."""
+    return isinstance(rule, Timed) and rule.is_wave
 
 
 def run_wave(graph: Graph, leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -87,11 +156,11 @@ def run_wave(graph: Graph, leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]
 
 
 def run_loss_over_time(
-    graph: Graph, leaves: Sequence[Any], rule: Rule
+    graph: Graph, leaves: Sequence[Any], rule: Rule, vertices: str
 ) -> tuple[list[Any], list[Any]]:
     """As `run_wave`, by the dynamics of a rule."""
     errors = [_one(graph)] + [None] * (len(graph.outputs) - 1)
-    return run_over_time(graph, rule, leaves, errors)
+    return run_over_time(graph, rule, vertices, leaves, errors)
 
 
 def _one(graph: Graph) -> Any:
@@ -100,13 +169,33 @@ def _one(graph: Graph) -> Any:
 
 
 def run_over_time(
-    graph: Graph, rule: Rule, leaves: Sequence[Any], errors: Sequence[Any]
+    graph: Graph, rule: Rule, vertices: str, leaves: Sequence[Any], errors: Sequence[Any]
 ) -> tuple[list[Any], list[Any]]:
     """Outputs and leaf errors by a rule's dynamics, for a constant error at each output."""
-    levelled = checked(level_graph(flatten(graph)))
+    shown = checked(with_vertices(checked(flatten(graph)), vertices))
+    clamp = Clamp(errors=errors)
+    if isinstance(rule, Relaxation):
+        outcome = run_relaxation(rule, relaxed_graph(rule, shown), leaves, clamp)
+        return outcome.outputs, outcome.gradients
+    assert isinstance(rule, Timed)
+    levelled = checked(level_graph(shown))
     delays, schedule = rule.delays(levelled), rule.schedule(levelled)
-    end = run_dynamics(levelled.graph, delays, schedule, leaves, Clamp(errors=errors))
+    end = run_dynamics(levelled.graph, delays, schedule, leaves, clamp)
     return end.outputs, end.gradients
+
+
+def relaxed_graph(rule: Rule, graph: Graph) -> Graph:
+    """The graph that a relaxing rule runs on: with the delays written out if it wants them."""
+    if not graph.nodes:
+        warnings.warn(
+            f"{type(rule).__name__}: the graph has no value node, only an output, so that nothing "
+            "can relax and the gradient is backpropagation's. Choose other vertices, or mark some "
+            "with dendrax.vertex.",
+            stacklevel=2,
+        )
+    if not getattr(rule, "levelled", False):
+        return graph
+    return checked(level_graph(graph)).expand()
 
 
 def run_rule(
@@ -117,38 +206,83 @@ def run_rule(
     record: Sequence[str],
 ) -> Result:
     """Run a rule on a flat graph: a loss, a clamped target, or a free prediction."""
-    contracted, written_delays = contract_graph(graph)
-    clamp = _clamp(contracted, target)
+    clamp = clamp_for(graph, target)
+    if isinstance(rule, Relaxation):
+        return _run_relaxation(graph, rule, leaves, clamp, record)
+    assert isinstance(rule, Timed)
     if rule.is_wave and not record and clamp is not None:
-        return _run_as_wave(contracted, leaves, clamp)
+        return _run_as_wave(graph, rule, leaves, clamp)
+    return _run_dynamics(graph, rule, leaves, clamp, record)
+
+
+def _run_dynamics(
+    graph: Graph, rule: Timed, leaves: Sequence[Any], clamp: Clamp | None, record: Sequence[str]
+) -> Result:
+    contracted, written_delays = contract_graph(graph)
     levelled = checked(level_graph(contracted))
     schedule = rule.schedule(levelled)
     delays = {**written_delays, **rule.delays(levelled)}
-    end = run_dynamics(contracted, delays, schedule, leaves, clamp or Clamp(), record)
-    named = {name: Record(contracted, end.records[name], schedule.num_steps) for name in record}
-    if "energy" in record:
-        named["energy"] = end.records["energy"]
+    end = run_dynamics(contracted, delays, schedule, leaves, clamp or Clamp(), _kept(record))
     output = end.settled if clamp is None else end.outputs
     return Result(
         jax.tree.unflatten(graph.call.out_tree, output),
         None if clamp is None else graph.call.gradient(end.gradients),
-        **named,
+        **_records(contracted, end.records, schedule.num_steps),
         num_steps=schedule.num_steps,
+        rule=rule,
     )
 
 
-def _run_as_wave(graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Result:
-    outputs, pullbacks = run_forward(graph, graph.wave, leaves)
+def _run_relaxation(
+    graph: Graph, rule: Any, leaves: Sequence[Any], clamp: Clamp | None, record: Sequence[str]
+) -> Result:
+    shown = relaxed_graph(rule, graph)
+
+    def relax(record: Sequence[str]) -> Outcome:
+        return run_relaxation(rule, shown, leaves, clamp or Clamp(), record)
+
+    found = relax(_kept(record))
+    records, used = found.records, found.num_steps
+    if not _compat.is_tracer(used):
+        used = int(used)
+        records = jax.tree.map(lambda values: values[: used + 1], records)
+    output = found.settled if clamp is None else found.outputs
+    course = Course(*found.energies(), lambda: relax(("energy",)).records["energy"])
+    return Result(
+        jax.tree.unflatten(graph.call.out_tree, output),
+        None if clamp is None else graph.call.gradient(found.gradients),
+        **_records(shown, records, used + 1),
+        num_steps=used,
+        converged=None if found.slope is None else found.slope <= rule.tol,
+        rule=rule,
+        course=course if rule.descends else None,
+    )
+
+
+def _kept(record: Sequence[str]) -> tuple[str, ...]:
+    return (*record, "energies") if "energy" in record else tuple(record)
+
+
+def _records(graph: Graph, records: Mapping[str, Any], num_steps: Any) -> dict[str, Any]:
+    return {
+        name: values if name == "energy" else Record(graph, values, num_steps)
+        for name, values in records.items()
+    }
+
+
+def _run_as_wave(graph: Graph, rule: Rule, leaves: Sequence[Any], clamp: Clamp) -> Result:
+    operations = contract_graph(graph)[0] if graph.detail is None else graph.detail.graph
+    outputs, pullbacks = run_forward(operations, operations.wave, leaves)
     errors = clamp.errors
     if errors is None:
         assert clamp.targets is not None
         errors = [prediction_error(mu, y) for mu, y in zip(outputs, clamp.targets, strict=True)]
-    found = run_backward(graph, graph.wave, pullbacks, errors)
+    found = run_backward(operations, operations.wave, pullbacks, errors)
     output = jax.tree.unflatten(graph.call.out_tree, outputs)
-    return Result(output, graph.call.gradient(found))
+    return Result(output, graph.call.gradient(found), rule=rule)
 
 
-def _clamp(graph: Graph, target: Sequence[Any] | None) -> Clamp | None:
+def clamp_for(graph: Graph, target: Sequence[Any] | None) -> Clamp | None:
     """A target clamps the outputs; a scalar loss pulls with an error of 1; else nothing does."""
     avals = [graph[port.vertex].outputs[port.output] for port in graph.outputs]
     if target is not None:

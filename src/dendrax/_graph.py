@@ -12,8 +12,8 @@ from __future__ import annotations
 import difflib
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 Kind = Literal["parameter", "data", "internal", "delay"]
@@ -83,6 +83,7 @@ class Graph:
     - ``leaves``: indices of the leaves in the order of the function's inputs.
     - ``outputs``: the port of each result.
     - ``roots``: which results start an error (the loss; not auxiliary results).
+    - ``detail``: if the vertices are groups of operations, the graph of the operations themselves.
 
     Iterate over a graph for its vertices; index it by position or by name. ``graph.users(v)`` are
     the vertices that use ``v``.
@@ -93,6 +94,7 @@ class Graph:
     outputs: tuple[Port, ...]
     roots: tuple[bool, ...]
     call: Any = field(default=None, repr=False)
+    detail: Detail | None = field(default=None, repr=False)
 
     def __iter__(self) -> Iterator[Vertex]:
         return iter(self.vertices)
@@ -150,6 +152,10 @@ class Graph:
                     origins[Port(v.index, o)] = origins.get(v.inputs[k], v.inputs[k])
         return origins
 
+    def carries(self, port: Port) -> bool:
+        """Whether an error at the port reaches a parameter."""
+        return self.vertices[port.vertex].carries[port.output]
+
     def origin(self, port: Port) -> Port:
         """The port whose sum an alias shares; any other port is its own origin."""
         return self._origins.get(port, port)
@@ -196,6 +202,12 @@ class Graph:
         emitted = self.flow.emitted
         return tuple(v for v in self.vertices if v.function is not None and emitted[v.index])
 
+    @functools.cached_property
+    def nodes(self) -> tuple[Vertex, ...]:
+        """The vertices with a value node that inference moves: the active ones but the output."""
+        clamped = {p.vertex for p, root in zip(self.outputs, self.roots, strict=True) if root}
+        return tuple(v for v in self.active if v.index not in clamped)
+
     def __repr__(self) -> str:
         counts = Counter(v.kind for v in self.vertices)
         silent = counts["internal"] + counts["delay"] - len(self.active)
@@ -204,16 +216,51 @@ class Graph:
             f"  {counts['parameter']} parameters, {counts['data']} data, "
             f"{len(self.active)} internal vertices with an error, {silent} without",
         ]
-        return "\n".join([*lines, *_listing(self.vertices)])
+        if self.detail is not None:
+            lines.append(
+                f"  grouped from {len(self.detail.graph)} operations: {len(self.nodes)} value "
+                "nodes, and the output, which is clamped"
+            )
+        return "\n".join([*lines, *_listing(self)])
 
 
-def _listing(vertices: Sequence[Vertex], most: int = 24) -> list[str]:
-    """One line a vertex; of a long list the head and the tail."""
+@dataclass(frozen=True, eq=False)
+class Detail:
+    """The graph of operations behind a graph of grouped vertices.
+
+    ``nodes``: the ports of the operations that are value nodes, each with its port in the group.
+    """
+
+    graph: Graph
+    nodes: Mapping[Port, Port]
+
+
+def with_unique_names(vertices: Sequence[Vertex]) -> list[Vertex]:
+    """The vertices, numbered where several have the same name."""
+    seen: Counter[str] = Counter()
+    named = []
+    for v in vertices:
+        count = seen[v.name]
+        seen[v.name] += 1
+        named.append(replace(v, name=f"{v.name}_{count}" if count else v.name))
+    return named
+
+
+def _listing(graph: Graph, most: int = 24) -> list[str]:
+    """One line a vertex; of a long list the head and the tail. Of groups only those with errors."""
+    vertices = graph.vertices if graph.detail is None else graph.active
     width = max((len(v.name) for v in vertices), default=0)
+    nodes = {v.index for v in graph.nodes} if graph.detail is not None else set()
 
     def line(v: Vertex) -> str:
         types = " ".join(f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in v.outputs)
-        return f"  {v.index:>5} {v.kind:<9} {v.name:<{width}}  {types:<18} {v.source}".rstrip()
+        kind = v.kind
+        if graph.detail is not None:
+            kind = "value node" if v.index in nodes else "output"
+        reads = "" if graph.detail is None else _reads(graph, v)
+        return (
+            f"  {v.index:>5} {kind:<10} {v.name:<{width}}  {types:<18} {reads}{v.source}".rstrip()
+        )
 
     if len(vertices) <= most:
         return [line(v) for v in vertices]
@@ -223,6 +270,17 @@ def _listing(vertices: Sequence[Vertex], most: int = 24) -> list[str]:
         f"  ... {len(vertices) - 2 * half} more ...",
         *map(line, vertices[-half:]),
     ]
+
+
+def _reads(graph: Graph, v: Vertex) -> str:
+    """What a group reads, in a few words."""
+    inputs = graph.inputs(v)
+    counts = Counter(source.kind for source in inputs)
+    names = [source.name for source in inputs if source.kind == "internal"][:3]
+    more = ["..."] if counts["internal"] > 3 else []
+    leaves = [f"{counts['parameter']} parameters"] if counts["parameter"] else []
+    leaves += ["data"] if counts["data"] else []
+    return f"reads {', '.join([*names, *more, *leaves])}  "
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,11 +301,25 @@ class Flow:
     leaders: tuple[tuple[int, ...], ...]
 
 
+class Course(NamedTuple):
+    """Where messages are wanted, if not at the parameters alone.
+
+    - ``cuts``: the ports whose error is given. What arrives there goes no further.
+    - ``sends(port)``: whether an error at the port, sent down, leads to a place where it is wanted.
+    - ``accepts(port)``: whether a message that arrives at the port does.
+    """
+
+    cuts: frozenset[Port]
+    sends: Callable[[Port], bool]
+    accepts: Callable[[Port], bool]
+
+
 def flow_of(
     graph: Graph,
     seeded: tuple[bool, ...],
     preset: tuple[bool, ...] = (),
     origin: Callable[[Port], Port] = lambda port: port,
+    course: Course | None = None,
 ) -> Flow:
     """The flow of errors that start at the ``seeded`` outputs.
 
@@ -263,16 +335,16 @@ def flow_of(
     present = {origin(port) for port, seed in zip(graph.outputs, seeded, strict=True) if seed}
     present |= {Port(leaf) for leaf, given in zip(graph.leaves, preset, strict=False) if given}
 
-    def carries(port: Port) -> bool:
-        return graph.vertices[port.vertex].carries[port.output]
-
+    cuts, sends, accepts = course or Course(frozenset(), graph.carries, graph.carries)
     for v in reversed(graph.vertices):
-        outputs = range(len(v.outputs))
-        emitted[v.index] = tuple(o for o in outputs if v.carries[o] and (v.index, o) in present)
+        ports = [Port(v.index, o) for o in range(len(v.outputs))]
+        emitted[v.index] = tuple(
+            port.output for port in ports if sends(port) and (port in present or port in cuts)
+        )
         if v.function is None:
             continue
         mask = functools.reduce(int.__or__, (v.depends[o] for o in emitted[v.index]), 0)
-        targets = [k for k, port in enumerate(v.inputs) if mask >> k & 1 and carries(port)]
+        targets = [k for k, port in enumerate(v.inputs) if mask >> k & 1 and accepts(port)]
         sums = {k: origin(v.inputs[k]) for k in targets}
         first = {port: k for k, port in reversed(sums.items())}
         received[v.index] = tuple(targets)

@@ -172,7 +172,8 @@ def _find_reach(equation: Equation, active: tuple[bool, ...]) -> Reach:
         jaxpr = jax.make_jaxpr(pull)(in_avals, errors)
     except Exception as error:
         raise _cannot_differentiate(equation, error) from error
-    reached = _reached_by(jaxpr, list(range(len(in_avals), len(in_avals) + len(errors))))
+    masks_of_errors = [0] * len(in_avals) + [1 << position for position in range(len(errors))]
+    reached = _compat.dependencies(jaxpr, masks_of_errors)
     for k, sources in zip(received, reached, strict=True):
         for position, o in enumerate(emitted):
             masks[o] |= (sources >> position & 1) << k
@@ -204,19 +205,6 @@ def _find_alias(
         if isinstance(atom, _compat.Var):
             alias[o] = tangent_of.get(atom)
     return alias
-
-
-def _reached_by(jaxpr: _compat.ClosedJaxpr, sources: list[int]) -> list[int]:
-    """For each result, a bit mask of the ``sources`` (argument positions) that it depends on."""
-    masks: dict[Any, int] = {jaxpr.jaxpr.invars[i]: 1 << p for p, i in enumerate(sources)}
-
-    def read(atom: Any) -> int:
-        return masks.get(atom, 0) if isinstance(atom, _compat.Var) else 0
-
-    for eqn in jaxpr.eqns:
-        mask = functools.reduce(int.__or__, map(read, eqn.invars), 0)
-        masks.update(dict.fromkeys(eqn.outvars, mask))
-    return [read(atom) for atom in jaxpr.jaxpr.outvars]
 
 
 def _cannot_differentiate(equation: Equation, error: Exception) -> Exception:

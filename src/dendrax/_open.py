@@ -21,8 +21,9 @@ import numpy as np
 
 from dendrax import _compat
 from dendrax._errors import complain
-from dendrax._graph import Flow, Graph, Port, reaches
+from dendrax._graph import Flow, Graph, Port, Vertex, reaches
 from dendrax._local import Equation, Reach, identity
+from dendrax._mark import marked_name
 from dendrax._trace import OPENERS, Builder, add_elementary, add_equation, build_graph
 
 
@@ -66,7 +67,17 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class Jit(Region):
-    """An inner ``jit``. Errors are summed inside first; the result is then added outside."""
+    """An inner ``jit``. Errors are summed inside first; the result is then added outside.
+
+    ``mark`` is the name of the function if `dendrax.vertex` marked it: then it is one vertex.
+    """
+
+    mark: str | None = None
+
+
+def is_marked(v: Vertex) -> bool:
+    """Whether a vertex is a function that the user marked with `dendrax.vertex`."""
+    return isinstance(v.function, Jit) and v.function.mark is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +150,8 @@ def open_jit(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> None
     """Open an inner ``jit``; a sharding that it asks for becomes a vertex of its own."""
     jaxpr = _compat.called_jaxpr(eqn)
     ports = _constrained(builder, ports, eqn.params.get("in_shardings", ()))
-    region = Jit(**_region_fields(builder, eqn, jaxpr, builder.active(ports)))
+    fields = _region_fields(builder, eqn, jaxpr, builder.active(ports))
+    region = Jit(**fields, mark=marked_name(eqn.params.get("name")))
     builder.apply(eqn, ports, region, Reach(reaches_inputs(region), ()))
     results = [builder.env[var] for var in eqn.outvars]
     results = _constrained(builder, results, eqn.params.get("out_shardings", ()))

@@ -13,6 +13,7 @@ from dendrax import _compat
 from dendrax._errors import complain
 from dendrax._graph import Graph, Port, Vertex
 from dendrax._local import Constant, Equation, Reach, reach
+from dendrax._mark import marked_name
 
 # primitive name -> opener(builder, equation, ports of its inputs), which writes the results.
 OPENERS: dict[str, Callable[[Builder, Any, list[Port]], None]] = {}
@@ -131,4 +132,5 @@ def equation_name(eqn: _compat.JaxprEqn) -> str:
     if not isinstance(name, str) and "call_jaxpr" in eqn.params:
         info = getattr(_compat.closed(eqn.params["call_jaxpr"]).jaxpr, "debug_info", None)
         name = getattr(info, "func_name", None)
+    name = marked_name(name) or name
     return name if isinstance(name, str) and name.isidentifier() else eqn.primitive.name

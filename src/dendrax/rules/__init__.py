@@ -1,5 +1,10 @@
 """The learning rules."""
 
 from dendrax.rules._base import Rule as Rule
+from dendrax.rules._base import Timed as Timed
 from dendrax.rules.bp import BP as BP
+from dendrax.rules.error_pc import ErrorPC as ErrorPC
+from dendrax.rules.fixed_prediction import FixedPrediction as FixedPrediction
+from dendrax.rules.il import IL as IL
+from dendrax.rules.incremental import IncrementalPC as IncrementalPC
 from dendrax.rules.zil import ZIL as ZIL

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import abc
+import math
+import numbers
 from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from dendrax._dynamics import Schedule
+from dendrax._errors import complain
 from dendrax._graph import Edge
 from dendrax._level import LevelledGraph
 
 
-class Rule(abc.ABC):
+class Rule:
     """A way to assign errors to the vertices of a graph and gradients to its leaves.
 
-    A rule is either a *wave*, run once over the graph (`dendrax._wavefront`), or *dynamics*, run
-    over time (`dendrax._dynamics`) with the delays and the schedule that it gives.
+    A rule is either `Timed`, or a `dendrax._relax.Relaxation`. ``vertices`` is the choice of
+    vertices that it is meant for.
     """
+
+    vertices: ClassVar[str] = "layer"
+
+
+class Timed(Rule, abc.ABC):
+    """A rule whose parameters learn when an error reaches them.
+
+    It is either a *wave*, run once over the graph (`dendrax._wavefront`), or *dynamics*, run over
+    time (`dendrax._dynamics`) with the delays and the schedule that it gives.
+    """
+
+    vertices: ClassVar[str] = "primitive"
 
     @property
     @abc.abstractmethod
@@ -35,3 +51,28 @@ def learning_edges(levelled: LevelledGraph) -> list[Edge]:
     """The edges on which a parameter learns."""
     graph = levelled.graph
     return [edge for edge in graph.edges if graph[edge.source.vertex].kind == "parameter"]
+
+
+def check_positive(setting: str, value: Any, remedy: str) -> None:
+    """A setting that is a positive number."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, numbers.Real)
+        or not math.isfinite(value)
+        or value <= 0
+    ):
+        raise complain(ValueError, f"{setting}={value!r} is not a positive number.", remedy=remedy)
+
+
+def check_gamma(rule: str, gamma: Any) -> None:
+    """An integration step is a positive number."""
+    remedy = "The paper uses gamma=1 for Z-IL and a small gamma, such as 0.1, for IL."
+    check_positive(f"{rule}: gamma", gamma, remedy)
+
+
+def check_num_steps(rule: str, num_steps: Any, remedy: str) -> None:
+    """A number of steps is a positive integer."""
+    if not isinstance(num_steps, int) or isinstance(num_steps, bool) or num_steps < 1:
+        raise complain(
+            ValueError, f"{rule}: num_steps={num_steps!r} is not a positive integer.", remedy=remedy
+        )

@@ -9,11 +9,11 @@ from dendrax._dynamics import Schedule
 from dendrax._errors import complain
 from dendrax._graph import Edge
 from dendrax._level import LevelledGraph
-from dendrax.rules._base import Rule
+from dendrax.rules._base import Timed
 
 
 @dataclass(frozen=True)
-class BP(Rule):
+class BP(Timed):
     r"""Backpropagation on the computational graph.
 
     $$\delta_i = \sum_{j \in \mathrm{users}(i)} \delta_j \frac{\partial g_j}{\partial z_i}, \qquad

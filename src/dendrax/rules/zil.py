@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
-from dendrax._dynamics import Init, Schedule
+from dendrax._dynamics import Schedule
 from dendrax._errors import complain, one_of
 from dendrax._graph import Edge, Vertex
 from dendrax._level import LevelledGraph
-from dendrax.rules._base import Rule, learning_edges
+from dendrax.rules._base import Timed, check_gamma, check_num_steps, learning_edges
+from dendrax.rules._start import check_init, start_at
 
 
 @dataclass(frozen=True)
-class ZIL(Rule):
+class ZIL(Timed):
     r"""Zero-divergence inference learning on the levelled graph.
 
     Start at the forward pass, so that every error is zero; clamp the output; then, for
@@ -63,10 +59,10 @@ class ZIL(Rule):
         check_gamma("ZIL", self.gamma)
         one_of("ZIL: levelled", self.levelled, (True, False))
         one_of("ZIL: timing", self.timing, ("level", "end"))
-        if not callable(self.init):
-            one_of("ZIL: init", self.init, tuple(_STARTS))
+        check_init("ZIL", self.init)
         if self.num_steps is not None:
-            check_num_steps("ZIL", self.num_steps)
+            remedy = "Leave it out to run until the last parameter has learned."
+            check_num_steps("ZIL", self.num_steps, remedy)
 
     @property
     def is_wave(self) -> bool:
@@ -93,40 +89,3 @@ class ZIL(Rule):
         if self.timing == "end":
             learn_at = dict.fromkeys(edges, num_steps - 1)
         return Schedule(float(self.gamma), num_steps, learn_at, level_of, start_at(self.init))
-
-
-def _noise(vertex: Vertex, mu: Any) -> Any:
-    key = jax.random.fold_in(jax.random.key(0), vertex.index)
-    return mu + jax.random.normal(key, mu.shape, mu.dtype)
-
-
-def _zeros(vertex: Vertex, mu: Any) -> Any:
-    return jnp.zeros_like(mu)
-
-
-_STARTS: dict[str, Init | None] = {"forward": None, "zeros": _zeros, "noise": _noise}
-
-
-def start_at(init: str | Init) -> Init | None:
-    """The function that starts value nodes; ``None`` for the forward pass."""
-    return init if callable(init) else _STARTS[init]
-
-
-def check_gamma(rule: str, gamma: Any) -> None:
-    """An integration step is a positive number."""
-    if not isinstance(gamma, numbers.Real) or not math.isfinite(gamma) or gamma <= 0:
-        raise complain(
-            ValueError,
-            f"{rule}: gamma={gamma!r} is not a positive number.",
-            remedy="The paper uses gamma=1 for Z-IL and a small gamma, such as 0.1, for IL.",
-        )
-
-
-def check_num_steps(rule: str, num_steps: Any) -> None:
-    """A number of steps is a positive integer."""
-    if not isinstance(num_steps, int) or isinstance(num_steps, bool) or num_steps < 1:
-        raise complain(
-            ValueError,
-            f"{rule}: num_steps={num_steps!r} is not a positive integer.",
-            remedy="Leave it out to run until the last parameter has learned.",
-        )

@@ -1,0 +1,325 @@
+"""`audit`: is a rule local? Which vertices' quantities does each update read, in one time step?
+
+The answer comes from the data flow of the step itself, traced by JAX: the state of every vertex
+goes in as a variable of its own, and for each variable that comes out we follow the equations back
+to those that went in.
+
+What is local: a value node may read the quantities of its own vertex, of the vertices it uses, of
+those that use it, and of what these use (a prediction error is a function of all inputs of its
+vertex, and so is the message that it sends). A parameter may read the vertices that use it, and
+what these use. Everything else is far away.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dendrax import _compat
+from dendrax._api import check_rule, trace
+from dendrax._dynamics import Dynamics
+from dendrax._errors import public
+from dendrax._gradient import clamp_for, relaxed_graph
+from dendrax._graph import Edge, Graph, Port
+from dendrax._level import level_graph
+from dendrax._network import Clamp, Network, evaluate, wire
+from dendrax._relax import Relaxation
+from dendrax._vertices import Group
+from dendrax.rules import ZIL, Rule, Timed
+
+# Where a quantity is: at a vertex (by index), or in the delay line on an edge.
+Place = int | Edge
+SHARED = -1  # at no vertex at all
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update reads in one time step, by name; ``far`` is what it should not."""
+
+    name: str
+    kind: str
+    reads: tuple[str, ...]
+    far: tuple[str, ...]
+
+    @property
+    def local(self) -> bool:
+        return not self.far
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Which vertices each update of a rule reads. Print it for a table.
+
+    - ``local``: whether every update reads only its neighbourhood.
+    - ``offenders``: the updates that do not.
+    """
+
+    rule: Rule
+    updates: tuple[Update, ...]
+
+    @property
+    def local(self) -> bool:
+        return all(update.local for update in self.updates)
+
+    @property
+    def offenders(self) -> tuple[Update, ...]:
+        return tuple(update for update in self.updates if not update.local)
+
+    def __str__(self) -> str:
+        width = max([len(update.name) for update in self.updates] + [6])
+        lines = [f"{'update':<{width}}  {'of a':<10}  {'reads':>5}  local  far away"]
+        for update in self.updates:
+            more = f", ... ({len(update.far)})" if len(update.far) > 3 else ""
+            lines.append(
+                f"{update.name:<{width}}  {update.kind:<10}  {len(update.reads):>5}  "
+                f"{'yes' if update.local else 'NO':<5}  {', '.join(update.far[:3])}{more}".rstrip()
+            )
+        count = len(self.offenders)
+        verdict = "local" if self.local else f"NOT local: {count} updates read far-away vertices"
+        return "\n".join([*lines, f"{self.rule}: {verdict}"])
+
+    __repr__ = __str__
+
+
+@public("dendrax.audit")
+def audit(
+    fun: Callable[..., Any],
+    *args: Any,
+    rule: Rule = ZIL(),
+    argnums: int | Sequence[int] = 0,
+    vertices: str | None = None,
+) -> Audit:
+    """Which vertices' quantities each update of a rule reads in one time step.
+
+    For `dendrax.ZIL` the step is that of the full dynamics, which the wavefront reproduces.
+    `dendrax.BP` has no time: its step is the whole backward pass.
+
+    **Arguments:**
+
+    - `fun`: a function that returns a scalar loss, or an output to be clamped to a target.
+    - `args`: its arguments.
+    - `rule`, `argnums`, `vertices`: as for `dendrax.value_and_grad`.
+
+    **Returns:** an `Audit`, with `.local` and `.offenders`; it prints as a table.
+
+    !!! example
+
+        ```python
+        import dendrax, jax.numpy as jnp
+
+
+        def loss(w, x):
+            return jnp.sum(jnp.tanh(jnp.tanh(x @ w[0]) @ w[1]) @ w[2])
+
+
+        args = [jnp.ones((2, 2))] * 3, jnp.ones((3, 2))
+        print(dendrax.audit(loss, *args, rule=dendrax.IL()))  # local
+        print(dendrax.audit(loss, *args, rule=dendrax.BP()))  # not local
+        ```
+    """
+    check_rule(rule)
+    graph = trace(fun, *args, argnums=argnums, vertices=vertices or rule.vertices)
+    leaves = graph.call.leaves()
+    clamp = clamp_for(graph, None) or Clamp(targets=[_zeros(graph, p) for p in graph.outputs])
+    if isinstance(rule, Relaxation):
+        return _audit_relaxation(rule, relaxed_graph(rule, graph), leaves, clamp)  # pyright: ignore[reportArgumentType]
+    assert isinstance(rule, Timed)
+    if isinstance(rule, ZIL):
+        return _audit_dynamics(rule, graph, leaves, clamp)
+    return _audit_backward(rule, graph, leaves, clamp)
+
+
+def _zeros(graph: Graph, port: Port) -> Any:
+    aval = graph[port.vertex].outputs[port.output]
+    return jnp.zeros(aval.shape, aval.dtype)
+
+
+# ---- one step of each kind of rule ---------------------------------------------------------------
+
+
+def _audit_relaxation(rule: Any, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
+    wiring = wire(graph)
+
+    def start(forward: Any) -> Any:
+        return rule.start(Network(wiring, forward, clamp))
+
+    def step(forward: Any, fixed: Any, state: Any) -> Any:
+        net = Network(wiring, forward, clamp)
+        rule.start(net)  # prepares the network
+        learned = rule.learn(net, fixed, state)
+        return rule.step(net, fixed, state).state, _at_leaves(wiring.graph, learned)
+
+    forward = evaluate(wiring.graph, leaves)
+    fixed, state = jax.eval_shape(start, forward)
+    at = _places_of_operations(graph)
+    return _audit_step(rule, _Surroundings(graph), step, (forward, fixed, state), at)
+
+
+def _at_leaves(graph: Graph, sums: Mapping[Port, Any]) -> dict[Port, Any]:
+    return {port: value for port, value in sums.items() if graph[port.vertex].function is None}
+
+
+def _audit_dynamics(rule: ZIL, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
+    levelled = level_graph(graph)
+    delays, schedule = rule.delays(levelled), rule.schedule(levelled)
+
+    def start(forward: Any) -> Any:
+        return Dynamics(graph, delays, schedule, forward, clamp).start()
+
+    def step(forward: Any, state: Any) -> Any:
+        dynamics = Dynamics(graph, delays, schedule, forward, clamp)
+        return dynamics.step(state, jnp.asarray(0))[0]
+
+    forward = evaluate(graph, leaves)
+    state = jax.eval_shape(start, forward)
+    lines = [edge for edge, delay in delays.items() if delay]
+    at: dict[int, set[Place]] = {v.index: {v.index} for v in graph}
+    return _audit_step(rule, _Surroundings(graph, lines), step, (forward, state), at)
+
+
+def _audit_backward(rule: Timed, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
+    wiring = wire(graph)
+    flow = wiring.through_to_parameters
+
+    def step(forward: Any) -> Any:
+        net = Network(wiring, forward, clamp)
+        mu, pullbacks = net.predict(flow, lambda port, _: forward[port])
+        return _at_leaves(wiring.graph, net.send(flow, pullbacks, net.output_errors(mu)))
+
+    forward = evaluate(wiring.graph, leaves)
+    at = _places_of_operations(graph)
+    return _audit_step(rule, _Surroundings(graph), step, (forward,), at)
+
+
+def _places_of_operations(graph: Graph) -> Mapping[int, set[Place]]:
+    """For each operation the vertices to which it belongs: one, or all that share it."""
+    if graph.detail is None:
+        return {v.index: {v.index} for v in graph}
+    operations = graph.detail.graph
+    places: dict[int, set[Place]] = {v.index: set() for v in operations}
+    for leaf, shown in zip(operations.leaves, graph.leaves, strict=True):
+        places[leaf].add(shown)
+    for v in graph:  # what is computed once has kept its name
+        if v.function is not None and not isinstance(v.function, Group):
+            places[operations[v.name].index].add(v.index)
+        if isinstance(v.function, Group):
+            for member in v.function.vertices:
+                places[member.index].add(v.index)
+    for port, shown in graph.detail.nodes.items():
+        places[port.vertex] = {shown.vertex}
+    return places
+
+
+# ---- who reads whom ------------------------------------------------------------------------------
+
+
+def _audit_step(
+    rule: Rule,
+    surroundings: _Surroundings,
+    step: Callable[..., Any],
+    args: tuple[Any, ...],
+    at: Mapping[int, set[Place]],
+) -> Audit:
+    """Trace a step and see what each of its results reads."""
+    jaxpr, results = jax.make_jaxpr(step, return_shape=True)(*args)
+    sources = [_places(path, at) for path, _ in jax.tree_util.tree_leaves_with_path(args)]
+    reads: dict[Place, set[frozenset[Place]]] = {}
+    masks = _compat.dependencies(jaxpr)
+    for (path, _), mask in zip(jax.tree_util.tree_leaves_with_path(results), masks, strict=True):
+        found = {frozenset(places) for i, places in enumerate(sources) if mask >> i & 1}
+        for place in _places(path, at):
+            reads.setdefault(place, set()).update(found)
+    if reads.get(SHARED, set()) <= {frozenset({SHARED})}:
+        reads.pop(SHARED, None)  # a clock, which reads nothing but itself
+    rows = sorted(reads.items(), key=lambda item: _order(item[0]))
+    return Audit(rule, tuple(surroundings.update(place, found) for place, found in rows))
+
+
+def _places(path: tuple[Any, ...], at: Mapping[int, set[Place]]) -> set[Place]:
+    """The vertex (or delay line) that an entry of the state belongs to, from its key."""
+    for entry in path:
+        key = getattr(entry, "key", None)
+        if isinstance(key, Edge):
+            return {key.source.vertex} if _is_learned(path) else {key}
+        if isinstance(key, Port):
+            return at[key.vertex]
+        if isinstance(key, int):
+            return at[key]
+    return {SHARED}
+
+
+def _is_learned(path: tuple[Any, ...]) -> bool:
+    return any(getattr(entry, "name", None) == "learned" for entry in path)
+
+
+def _order(place: Place) -> tuple[int, int]:
+    return (place.user, 1) if isinstance(place, Edge) else (place, 0)
+
+
+class _Surroundings:
+    """The graph with its delay lines as places of their own: who is next to whom."""
+
+    def __init__(self, graph: Graph, lines: Iterable[Edge] = ()):
+        self.graph = graph
+        self.inputs: dict[Place, set[Place]] = {}
+        self.users: dict[Place, set[Place]] = {v.index: set() for v in graph}
+        lines = set(lines)
+        for v in graph:
+            self.inputs[v.index] = {
+                Edge(port, v.index) if Edge(port, v.index) in lines else port.vertex
+                for port in v.inputs
+            }
+        for edge in lines:
+            self.inputs[edge] = {edge.source.vertex}
+            self.users[edge] = set()
+        for place, inputs in self.inputs.items():
+            for source in inputs:
+                self.users[source].add(place)
+        self.silent = {v.index for v in graph} - {v.index for v in graph.active}
+        self.silent -= set(graph.leaves)
+
+    def near(self, place: Place) -> set[Place]:
+        """The neighbourhood of a place."""
+        users = self.users[place]
+        blanket = {place, *users, *self._read(place)}
+        return blanket.union(*map(self._read, users))
+
+    @functools.cache  # noqa: B019  (lives as long as the audit)
+    def _read(self, place: Place) -> frozenset[Place]:
+        """What a place uses, seen through the vertices that have no error of their own."""
+        found: set[Place] = set()
+        for source in self.inputs[place]:
+            found.add(source)
+            if source in self.silent:
+                found |= self._read(source)
+        return frozenset(found)
+
+    def update(self, place: Place, reads: set[frozenset[Place]]) -> Update:
+        near = self.near(place) if place != SHARED else set()
+        far = {self._name(places) for places in reads if not places & near and places}
+        if place != SHARED:
+            kind = "delay" if isinstance(place, Edge) else self._kind(place)
+        else:
+            kind = "shared"
+        return Update(
+            self._name(frozenset({place})),
+            kind,
+            tuple(sorted({self._name(places) for places in reads if places})),
+            tuple(sorted(far)),
+        )
+
+    def _kind(self, place: int) -> str:
+        kind = self.graph[place].kind
+        return "value node" if kind in ("internal", "delay") else kind
+
+    def _name(self, places: frozenset[Place]) -> str:
+        (place, *_) = sorted(places, key=_order)
+        if isinstance(place, Edge):
+            names = self.graph[place.source.vertex].name, self.graph[place.user].name
+            return "->".join(names)
+        return "(shared state)" if place == SHARED else self.graph[place].name

@@ -1,0 +1,50 @@
+"""Where value nodes start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dendrax._dynamics import Init
+from dendrax._errors import complain, one_of
+from dendrax._graph import Vertex
+
+
+def _noise(vertex: Vertex, mu: Any) -> Any:
+    key = jax.random.fold_in(jax.random.key(0), vertex.index)
+    return mu + jax.random.normal(key, mu.shape, mu.dtype)
+
+
+def _zeros(vertex: Vertex, mu: Any) -> Any:
+    return jnp.zeros_like(mu)
+
+
+_STARTS: dict[str, Init | None] = {"forward": None, "zeros": _zeros, "noise": _noise}
+
+
+def start_at(init: str | Init) -> Init | None:
+    """The function that starts value nodes; ``None`` for the forward pass."""
+    return _checked(init) if callable(init) else _STARTS[init]
+
+
+def _checked(init: Init) -> Init:
+    def start(vertex: Vertex, mu: Any) -> Any:
+        x = jnp.asarray(init(vertex, mu), mu.dtype)
+        if x.shape != mu.shape:
+            raise complain(
+                ValueError,
+                f"init gave {vertex.name} a value of shape {x.shape}, but its shape is {mu.shape}.",
+                source=vertex.source,
+                remedy="Return an array of the shape of mu, the value of the forward pass.",
+            )
+        return x
+
+    return start
+
+
+def check_init(rule: str, init: Any) -> None:
+    """A start is one of the named ones, or a function."""
+    if not callable(init):
+        one_of(f"{rule}: init", init, tuple(_STARTS))

@@ -1,0 +1,103 @@
+"""Predictive coding with fixed predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax.numpy as jnp
+
+from dendrax._errors import complain
+from dendrax._graph import Graph, Port
+from dendrax._level import level_graph
+from dendrax._network import Network, Pullbacks, Values
+from dendrax._relax import Relaxation, Step, View
+from dendrax.rules._base import Rule, check_gamma, check_num_steps
+
+
+class _Frozen(NamedTuple):
+    mu: Values
+    to_nodes: Pullbacks
+    to_parameters: Pullbacks
+
+
+@dataclass(frozen=True)
+class FixedPrediction(Relaxation, Rule):
+    r"""The fixed prediction assumption (Millidge, Tschantz and Buckley 2020, arXiv:2006.04182).
+
+    Predictions and local derivatives stay what they were at the forward pass, $\mu_j^0$; only
+    errors move:
+
+    $$\varepsilon_i \leftarrow \varepsilon_i - \gamma \Big(\varepsilon_i -
+    \sum_{j \in \mathrm{users}(i)} \varepsilon_j \frac{\partial \mu_j^0}{\partial x_i}\Big).$$
+
+    Backpropagation's errors are the fixed point. With $\gamma = 1$ an error is right as soon as
+    those of its users are, *and stays right*, so after as many steps as the graph is deep all of
+    them are, on any graph and without levels. Smaller $\gamma$ gets there geometrically.
+
+    **Arguments:**
+
+    - `num_steps`: how many steps; by default as many as the graph has levels.
+    - `gamma`: the integration step $\gamma$.
+
+    !!! example
+
+        ```python
+        import dendrax
+
+        dendrax.grad(lambda w: w * w, rule=dendrax.FixedPrediction())(3.0)  # 6.0
+        ```
+    """
+
+    num_steps: int | None = None
+    gamma: float = 1.0
+
+    descends: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.num_steps is not None:
+            remedy = "Leave it out to run as many steps as the graph has levels."
+            check_num_steps("FixedPrediction", self.num_steps, remedy)
+        check_gamma("FixedPrediction", self.gamma)
+        if self.gamma >= 2:
+            raise complain(
+                ValueError,
+                f"FixedPrediction: gamma={self.gamma} makes the errors grow without end.",
+                remedy="They converge for gamma between 0 and 2, and fastest for gamma=1.",
+            )
+
+    def steps(self, graph: Graph) -> int:
+        if self.num_steps is not None:
+            return self.num_steps
+        return max(1, max(level_graph(graph).level_of.values(), default=1))
+
+    def precisions(self, net: Network) -> Mapping[Port, float]:
+        return dict.fromkeys(net.wiring.nodes, 1.0)
+
+    def start(self, net: Network) -> tuple[_Frozen, Values]:
+        wiring = net.wiring
+        net.prepare(wiring.to_nodes)
+        mu, to_nodes = net.predict(wiring.to_nodes, lambda _, mu: mu)
+        _, to_parameters = net.predict(wiring.to_parameters, lambda _, mu: mu)
+        epsilon = {port: jnp.zeros_like(mu[port]) for port in wiring.nodes}
+        return _Frozen(mu, to_nodes, to_parameters), epsilon
+
+    def step(self, net: Network, fixed: _Frozen, state: Values) -> Step:
+        errors = {**state, **net.output_errors(fixed.mu)}
+        arrived = net.send(net.wiring.to_nodes, fixed.to_nodes, errors)
+        slope = {port: e - arrived.get(port, 0) for port, e in state.items()}
+        return Step({p: self._mix(e, arrived.get(p)) for p, e in state.items()}, slope)
+
+    def _mix(self, epsilon: Any, arrived: Any) -> Any:
+        """(1 - γ) ε + γ Σ, which at γ = 1 is the sum itself, to the last bit."""
+        kept = (1 - self.gamma) * epsilon
+        return kept if arrived is None else kept + self.gamma * arrived
+
+    def learn(self, net: Network, fixed: _Frozen, state: Values) -> Values:
+        errors = {**state, **net.output_errors(fixed.mu)}
+        return net.send(net.wiring.to_parameters, fixed.to_parameters, errors)
+
+    def view(self, net: Network, fixed: _Frozen, state: Values) -> View:
+        x = {port: fixed.mu[port] - jnp.conj(e) for port, e in state.items()}
+        return View(x, fixed.mu, state)

@@ -1,0 +1,145 @@
+"""`audit`: which rules are local, and who is caught."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+
+import dendrax
+from dendrax import BP, IL, ZIL, ErrorPC, FixedPrediction, IncrementalPC
+from dendrax.models import problem
+
+LOCAL = {
+    "zil": ZIL(),
+    "original": ZIL(levelled=False),
+    "il": IL(),
+    "levelled": IL(levelled=True),
+    "momentum": IL(optimizer=optax.sgd(0.1, momentum=0.9)),
+    "fixed": FixedPrediction(),
+    "incremental": IncrementalPC(),
+}
+GLOBAL = {"bp": BP(), "error": ErrorPC()}
+MODELS = ["mlp", "cnn", "rnn", "fc_resnet", "transformer"]
+
+
+def audit(name, rule, **kwargs):
+    p = problem(name, small=True)
+    return dendrax.audit(p.loss, p.model, p.inputs, p.target, rule=rule, **kwargs)
+
+
+@pytest.mark.parametrize("rule", LOCAL.values(), ids=LOCAL)
+@pytest.mark.parametrize("name", MODELS)
+def test_local_rules(name, rule):
+    found = audit(name, rule)
+    assert found.local and not found.offenders
+    assert str(found).endswith(": local")
+    learning = {update.name for update in found.updates if update.kind == "parameter"}
+    assert len(learning) == len(jax.tree.leaves(problem(name, small=True).model))
+
+
+@pytest.mark.parametrize("rule", GLOBAL.values(), ids=GLOBAL)
+@pytest.mark.parametrize("name", MODELS)
+def test_global_rules(name, rule):
+    found = audit(name, rule)
+    assert not found.local and found.offenders
+    assert "NOT local" in str(found)
+
+
+@pytest.mark.parametrize("rule", [IL(), FixedPrediction(), ZIL()], ids=["il", "fixed", "zil"])
+@pytest.mark.parametrize("vertices", ["primitive", "layer"])
+def test_local_for_every_choice_of_vertices(rule, vertices):
+    assert audit("transformer", rule, vertices=vertices).local
+
+
+def test_backpropagation_reads_far_away_vertices():
+    found = audit("mlp", BP(), vertices="layer")
+    by_name = {update.name: update for update in found.updates}
+    first = by_name["model.layers[0].weight"]
+    assert "model.layers[1]" in first.far and "model.layers[2].weight" in first.far
+    assert by_name["model.layers[2].weight"].local  # the last layer is next to the loss
+
+
+def test_what_inference_learning_reads():
+    """A value node: its own, its inputs, its users, and what these use. A weight: its layer."""
+    by_name = {update.name: set(update.reads) for update in audit("mlp", IL()).updates}
+    assert by_name["model.layers[0]"] <= {
+        "inputs",
+        "model.layers[0]",
+        "model.layers[1]",
+        "model.layers[0].weight",
+        "model.layers[0].bias",
+        "model.layers[1].weight",
+        "model.layers[1].bias",
+    }
+    assert "model.layers[1]" in by_name["model.layers[0]"]
+    assert "target" in by_name["model.layers[1]"]
+    assert "target" not in by_name["model.layers[0].weight"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Telepathic(IL):
+    """IL whose first layer feels the mean of the last."""
+
+    def step(self, net, fixed, state):
+        step = super().step(net, fixed, state)
+        first, *_, last = step.state.x
+        x = {**step.state.x, first: step.state.x[first] + jnp.mean(state.x[last])}
+        return step._replace(state=step.state._replace(x=x))
+
+
+def test_a_rule_that_is_deliberately_not_local_is_caught():
+    def deep(w, x):
+        for u in w:
+            x = jnp.tanh(x @ u)
+        return jnp.sum(x)
+
+    args = [jnp.eye(3)] * 6, jnp.ones((2, 3))
+    assert dendrax.audit(deep, *args, rule=IL()).local
+    found = dendrax.audit(deep, *args, rule=Telepathic())
+    (offender,) = found.offenders
+    assert offender.name == "layer(w[0])" and offender.far == ("layer(w[4])",)
+    assert "layer(w[4])" in str(found)
+
+
+def test_an_optimizer_that_is_not_local_is_caught():
+    """Clipping by the global norm couples every value node with every other."""
+    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1))
+    found = audit("fc_resnet", IL(optimizer=optimizer))
+    assert not found.local
+    assert all(offender.kind == "value node" for offender in found.offenders)
+
+
+@dataclasses.dataclass(frozen=True)
+class Blackboard(IL):
+    """IL that keeps a number which belongs to nobody and that all can write on."""
+
+    def start(self, net):
+        fixed, state = super().start(net)
+        return fixed, (state, jnp.zeros((), jnp.float32))
+
+    def step(self, net, fixed, state):
+        state, board = state
+        step = super().step(net, fixed, state)
+        total = sum(jnp.sum(x) for x in state.x.values())
+        return step._replace(state=(step.state, board + total))
+
+    def learn(self, net, fixed, state):
+        return super().learn(net, fixed, state[0])
+
+
+def test_shared_memory_is_caught():
+    found = audit("mlp", Blackboard())
+    assert [offender.name for offender in found.offenders] == ["(shared state)"]
+
+
+def test_an_output_to_be_clamped():
+    p = problem("mlp", small=True)
+    assert dendrax.audit(p.predict, p.model, p.inputs, rule=IL()).local
+    assert not dendrax.audit(p.predict, p.model, p.inputs, rule=BP()).local
+
+
+def test_errors_name_the_function():
+    with pytest.raises(TypeError, match=r"dendrax.audit: rule must be a rule, got 'il'"):
+        dendrax.audit(lambda w: w, 1.0, rule="il")

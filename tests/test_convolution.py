@@ -1,0 +1,152 @@
+"""The convolution that stays fast inside a loop is JAX's own, in every layout."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import dendrax
+from dendrax import IL, FixedPrediction
+from dendrax._convolution import Convolution, is_convolution
+
+LAYOUTS = {
+    2: [("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW"), ("CHWN", "IHWO", "NHWC")],
+    1: [("NWC", "WIO", "NWC"), ("NCW", "OIW", "NCW")],
+    3: [("NDHWC", "DHWIO", "NDHWC"), ("NCDHW", "OIDHW", "NCDHW")],
+}
+SETTINGS = {
+    "plain": {},
+    "stride": {"window_strides": 2},
+    "stride_3": {"window_strides": 3, "padding": [(0, 1)]},
+    "same": {"padding": "SAME", "window_strides": 2},
+    "valid": {"padding": "VALID"},
+    "uneven": {"padding": [(2, 0)]},
+    "negative": {"padding": [(-1, 1)]},
+    "wide": {"padding": [(4, 5)]},
+    "dilated_kernel": {"rhs_dilation": 2, "padding": "SAME"},
+    "dilated_image": {"lhs_dilation": 2, "padding": [(1, 2)]},
+    "both": {"lhs_dilation": 2, "rhs_dilation": 2, "window_strides": 3, "padding": [(3, 2)]},
+    "groups": {"feature_group_count": 2, "window_strides": 2},
+    "depthwise": {"feature_group_count": 4},
+    "grouped_dilated": {"feature_group_count": 2, "rhs_dilation": 2, "lhs_dilation": 2},
+}
+
+
+def case(n, layout, setting):
+    """A convolution over ``n`` spatial axes, an image and a kernel."""
+    settings = {"padding": [(1, 1)], "window_strides": 1, **setting}
+    for name in ("window_strides", "lhs_dilation", "rhs_dilation"):
+        if name in settings:
+            settings[name] = (settings[name],) * n
+    if not isinstance(settings["padding"], str):
+        settings["padding"] = settings["padding"] * n
+    groups = settings.get("feature_group_count", 1)
+    sizes = {"N": 2, "C": 4, "I": 4 // groups, "O": 8, "D": 5, "H": 7, "W": 6}
+    window = {"D": 2, "H": 3, "W": 3}
+    rng = np.random.default_rng(0)
+    image = jnp.asarray(rng.normal(size=[sizes[axis] for axis in layout[0]]))
+    shape = [window.get(axis, sizes[axis]) for axis in layout[1]]
+    kernel = jnp.asarray(rng.normal(size=shape))
+    strides = settings.pop("window_strides")
+    padding = settings.pop("padding")
+
+    def convolve(image, kernel):
+        return lax.conv_general_dilated(
+            image, kernel, strides, padding, dimension_numbers=layout, **settings
+        )
+
+    return convolve, image, kernel
+
+
+EVERYWHERE = ("stride", "both", "groups")  # the rest is exhaustive in one and three dimensions
+CASES = [
+    pytest.param(
+        *(n, layout, setting),
+        id=f"{layout[0]}-{layout[1]}-{name}",
+        marks=() if n == 2 or name in EVERYWHERE else pytest.mark.slow,
+    )
+    for n, layouts in LAYOUTS.items()
+    for layout, (name, setting) in itertools.product(layouts, SETTINGS.items())
+]
+
+
+@pytest.mark.parametrize(("n", "layout", "setting"), CASES)
+def test_prediction_and_message_are_jaxs(n, layout, setting):
+    convolve, image, kernel = case(n, layout, setting)
+    graph = dendrax.trace(convolve, image, kernel, argnums=(0, 1))
+    (vertex,) = [v for v in graph if is_convolution(v.function)]
+    ours = Convolution.prepare(vertex.function, kernel)
+    expected, pullback = jax.vjp(lambda image: convolve(image, kernel), image)
+    np.testing.assert_allclose(ours(image), expected, rtol=1e-12, atol=1e-12)
+    error = jnp.cos(expected)
+    np.testing.assert_allclose(ours.message(error), pullback(error)[0], rtol=1e-12, atol=1e-12)
+    _, pullback = jax.vjp(lambda kernel: convolve(image, kernel), kernel)
+    found = ours.kernel_message(image, error)
+    np.testing.assert_allclose(found, pullback(error)[0], rtol=1e-12, atol=1e-12)
+
+
+def network(convolve):
+    def loss(w, x):
+        h = jnp.tanh(x * w["scale"])
+        h = jnp.tanh(convolve(jnp.sin(h * w["gate"]), w["kernel"]))
+        return jnp.sum(h.reshape(-1) * w["out"])
+
+    return loss
+
+
+@pytest.mark.parametrize("setting", ["same", "groups", "both"])
+@pytest.mark.parametrize("layout", LAYOUTS[2], ids=lambda layout: layout[0])
+def test_inside_a_network(layout, setting):
+    """The rules that use it give what they give with JAX's own pullback."""
+    convolve, image, kernel = case(2, layout, SETTINGS[setting])
+    size = convolve(image, kernel).size
+    w = {
+        "scale": jnp.full(image.shape, 0.7),
+        "gate": jnp.full(image.shape, 1.3),
+        "kernel": kernel,
+        "out": jnp.cos(jnp.arange(size, dtype=float)),
+    }
+    loss = network(convolve)
+    found = dendrax.grad(loss, rule=FixedPrediction())(w, image)
+    for name, expected in jax.grad(loss)(w, image).items():
+        np.testing.assert_allclose(found[name], expected, rtol=1e-9, atol=1e-10)
+    plain = jax.tree.map(jnp.zeros_like, w)
+    il = dendrax.grad(loss, rule=IL(num_steps=3))(w, image)
+    assert all(np.isfinite(il[name]).all() and (il[name] != plain[name]).any() for name in w)
+
+
+def test_a_kernel_that_moves_is_left_to_jax():
+    """A value node may itself be a kernel: then nothing about it is clamped."""
+
+    def loss(w, x):
+        kernel = jnp.tanh(w["a"] @ w["b"]).reshape(3, 3, 1, 2)
+        h = lax.conv_general_dilated(
+            jnp.sin(x * w["s"]), kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        return jnp.sum(jnp.tanh(h) * w["out"])
+
+    rng = np.random.default_rng(0)
+    shapes = {"a": (9, 2), "b": (2, 2), "s": (1, 5, 5, 1), "out": (1, 5, 5, 2)}
+    w = {name: jnp.asarray(rng.normal(size=shape)) for name, shape in shapes.items()}
+    x = jnp.asarray(rng.normal(size=(1, 5, 5, 1)))
+    found = dendrax.grad(loss, rule=FixedPrediction(), vertices="primitive")(w, x)
+    for name, expected in jax.grad(loss)(w, x).items():
+        np.testing.assert_allclose(found[name], expected, rtol=1e-9, atol=1e-11)
+
+
+def test_groups_over_the_batch_are_left_to_jax():
+    def convolve(image, kernel):
+        return lax.conv_general_dilated(
+            image,
+            kernel,
+            (1,),
+            "VALID",
+            dimension_numbers=("NWC", "WIO", "NWC"),
+            batch_group_count=2,
+        )
+
+    graph = dendrax.trace(convolve, jnp.ones((4, 5, 3)), jnp.ones((2, 3, 4)))
+    assert not any(is_convolution(v.function) for v in graph)

@@ -1,0 +1,377 @@
+"""Which value nodes are chosen: the textbook networks, marks, and what lies between."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dendrax
+from dendrax import IL, ZIL
+from dendrax._network import evaluate
+from dendrax.models import PROBLEMS, problem
+from tests.cases.graphs import GRAPHS
+from tests.compare import close, same
+
+
+def layers_of(fun, *args, **kwargs):
+    return dendrax.trace(fun, *args, vertices="layer", **kwargs)
+
+
+def names(graph):
+    return [v.name for v in graph.nodes]
+
+
+@pytest.mark.parametrize("setting", ["loss", "target"])
+def test_mlp_is_the_textbook_network(setting):
+    """One value node per hidden pre-activation, mu_k = W_k f(x_{k-1}) + b_k; the loss clamps."""
+    p = problem("mlp", dtype="float64", small=True)
+    args = (p.model, p.inputs, p.target) if setting == "loss" else (p.model, p.inputs)
+    graph = layers_of(p.loss if setting == "loss" else p.predict, *args)
+    assert names(graph) == ["model.layers[0]", "model.layers[1]"]
+    first, second = graph.nodes
+    assert {v.name for v in graph.inputs(first)} == {
+        "inputs",
+        "model.layers[0].weight",
+        "model.layers[0].bias",
+    }
+    assert {v.name for v in graph.inputs(second)} == {
+        "model.layers[0]",
+        "model.layers[1].weight",
+        "model.layers[1].bias",
+    }
+    x = np.random.default_rng(0).normal(size=first.shape)
+    layer = p.model.layers[1]
+    given = {"model.layers[0]": x, "model.layers[1].weight": layer.weight}
+    given["model.layers[1].bias"] = layer.bias
+    (mu,) = second.function(*(given[v.name] for v in graph.inputs(second)))
+    np.testing.assert_allclose(mu, np.tanh(x) @ layer.weight + layer.bias, rtol=1e-14)
+
+
+def test_cnn_is_the_textbook_network():
+    p = problem("cnn", small=True)
+    graph = layers_of(p.loss, p.model, p.inputs, p.target)
+    assert names(graph) == ["model.convs[0]", "model.convs[1]", "model.hidden"]
+
+
+@pytest.mark.parametrize("name", ["rnn", "rnn_scan"])
+def test_rnn_is_the_textbook_network(name):
+    """One value node per time step, W x_t + U f(x_{t-1}) + b, although three operations add up."""
+    p = problem(name, small=True)
+    graph = layers_of(p.loss, p.model, p.inputs, p.target)
+    assert len(graph.nodes) == p.inputs.shape[1]
+    for before, after in zip(graph.nodes, graph.nodes[1:], strict=False):
+        assert before in graph.inputs(after)
+        assert {"model.input.weight", "model.recurrent.weight", "model.input.bias"} <= {
+            v.name for v in graph.inputs(after)
+        }
+    if name == "rnn_scan":
+        assert names(graph)[2] == "scan[2]/layer(model.input.weight)"
+
+
+def test_transformer():
+    """Projections and normalisations are value nodes; softmax and the residual stream are not."""
+    p = problem("transformer", small=True)
+    found = names(layers_of(p.loss, p.model, p.inputs, p.target))
+    assert found == [
+        "model.embed",
+        "model.blocks[0].attention_norm",
+        "model.blocks[0].attention.query",
+        "model.blocks[0].attention.key",
+        "model.blocks[0].attention.value",
+        "model.blocks[0].attention.output",
+        "model.blocks[0].forward_norm",
+        "model.blocks[0].forward.expand",
+        "model.blocks[0].forward.contract",
+        "model.norm",
+    ]
+
+
+def test_resnet18():
+    p = problem("resnet18", small=True)
+    found = names(layers_of(p.loss, p.model, p.inputs, p.target))
+    assert found[:2] == ["model.stem.conv", "model.stem.norm"]
+    assert len(found) == 37  # 20 convolutions and 20 normalisations; 3 of these join a shortcut's
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_groups_are_the_function(name):
+    p = problem(name, dtype="float64", small=True)
+    args = p.model, p.inputs, p.target
+    graph = layers_of(p.loss, *args)
+    value = evaluate(graph, graph.call.leaves())[graph.outputs[0]]
+    assert close(value, p.loss(*args), ulps=16)
+
+
+@pytest.mark.parametrize("case", GRAPHS, ids=[case.name for case in GRAPHS])
+def test_the_groups_of_any_graph_are_the_function(case):
+    args = case.make_args()
+    graph = layers_of(case.fun, *args, argnums=case.argnums)
+    value = evaluate(graph, graph.call.leaves())[graph.outputs[0]]
+    assert close(value, case.fun(*args), ulps=16)
+
+
+def test_a_penalty_in_the_loss_changes_nothing():
+    p = problem("mlp", small=True)
+
+    def penalised(model, x, y):
+        penalty = sum(jnp.sum(w**2) for w in jax.tree.leaves(model))
+        return p.loss(model, x, y) + 1e-3 * penalty
+
+    args = p.model, p.inputs, p.target
+    assert names(layers_of(penalised, *args)) == names(layers_of(p.loss, *args))
+
+
+def test_inputs_may_be_differentiated_too():
+    p = problem("mlp", small=True)
+    args = p.model, p.inputs, p.target
+    both = layers_of(p.loss, *args, argnums=(0, 1))
+    assert [v.shape for v in both.nodes] == [v.shape for v in layers_of(p.loss, *args).nodes]
+
+
+def test_prepared_weights_belong_to_their_layer():
+    """Casts, transposes, normalised and scaled weights are no layers of their own."""
+
+    def loss(w, g, x):
+        w1 = g * w[0] / jnp.linalg.norm(w[0], axis=0)
+        h = jnp.tanh(x.astype(jnp.bfloat16) @ w1.astype(jnp.bfloat16))
+        return jnp.sum((jnp.asarray(h, jnp.float32) @ w[1].T / jnp.sqrt(2.0)) ** 2)
+
+    w = [jnp.ones((3, 4), jnp.float32), jnp.ones((2, 4), jnp.float32)]
+    x = jnp.ones((5, 3), jnp.float32)
+    with jax.numpy_dtype_promotion("standard"):
+        graph = layers_of(loss, w, jnp.ones((4,), jnp.float32), x, argnums=(0, 1))
+    assert [v.shape for v in graph.nodes] == [(5, 4)]
+
+
+def test_embedding_scale_and_gates():
+    """A table lookup is a layer, a position joins it; both halves of a gate are value nodes."""
+
+    def loss(table, position, gate, out, tokens):
+        h = table[tokens] + position
+        h = (h @ gate[0]) * jax.nn.sigmoid(h @ gate[1])
+        return jnp.sum((h @ out) ** 2)
+
+    args = jnp.ones((7, 4)), jnp.ones((3, 4)), [jnp.ones((4, 5))] * 2, jnp.ones((5, 2))
+    graph = layers_of(loss, *args, jnp.zeros((2, 3), int), argnums=(0, 1, 2, 3))
+    assert [v.shape for v in graph.nodes] == [(2, 3, 4), (2, 3, 5), (2, 3, 5)]
+
+
+def test_a_weight_made_of_parameters_is_a_weight():
+    def loss(p, x):
+        return jnp.sum((jnp.tanh(x @ (p[0] + p[1] @ p[2])) @ p[3]) ** 2)
+
+    p = [jnp.ones((3, 3)), jnp.ones((3, 1)), jnp.ones((1, 3)), jnp.ones((3, 2))]
+    graph = layers_of(loss, p, jnp.ones((5, 3)))
+    assert [v.shape for v in graph.nodes] == [(3, 3), (5, 3)]
+
+
+class TestEquinoxLayers:
+    """Layers that we did not write, vectorised over a batch."""
+
+    key = jax.random.key(0)
+
+    def nodes(self, model, x):
+        params, static = eqx.partition(model, eqx.is_inexact_array)
+
+        def loss(params, x):
+            return jnp.sum(jax.vmap(eqx.combine(params, static))(x) ** 2)
+
+        return layers_of(loss, params, x).nodes
+
+    def test_mlp(self):
+        model = eqx.nn.MLP(3, 2, 4, depth=3, key=self.key)
+        nodes = self.nodes(model, jnp.ones((5, 3)))
+        assert [sorted(v.shape) for v in nodes] == [[4, 5]] * 3
+
+    def test_convolutions(self):
+        one, two, three = jax.random.split(self.key, 3)
+        model = eqx.nn.Sequential(
+            [
+                eqx.nn.Conv2d(1, 3, 3, key=one),
+                eqx.nn.Lambda(jax.nn.relu),
+                eqx.nn.MaxPool2d(2, 2),
+                eqx.nn.Lambda(lambda x: jnp.ravel(x)),
+                eqx.nn.Linear(27, 6, key=two),
+                eqx.nn.Lambda(jnp.tanh),
+                eqx.nn.Linear(6, 2, key=three),
+            ]
+        )
+        nodes = self.nodes(model, jnp.ones((5, 1, 8, 8)))
+        assert [sorted(v.shape) for v in nodes] == [[3, 5, 6, 6], [5, 6]]
+
+    def test_gru(self):
+        cell = eqx.nn.GRUCell(3, 4, key=self.key)
+        head = eqx.nn.Linear(4, 2, key=self.key)
+
+        def model(xs):
+            h, _ = jax.lax.scan(lambda h, x: (cell(x, h), None), jnp.zeros(4), xs)
+            return head(h)
+
+        params, static = eqx.partition((cell, head), eqx.is_inexact_array)
+
+        def loss(params, xs):
+            nonlocal cell, head
+            cell, head = eqx.combine(params, static)
+            return jnp.sum(jax.vmap(model)(xs) ** 2)
+
+        graph = layers_of(loss, params, jnp.ones((5, 3, 3)))
+        # W_ih x and W_hh h, each for three gates at once, and the third gate's own bias
+        assert [sorted(v.shape) for v in graph.nodes] == [[5, 12], [5, 12], [4, 5]] * 3
+
+    def test_attention(self):
+        model = eqx.nn.MultiheadAttention(2, 4, key=self.key)
+        params, static = eqx.partition(model, eqx.is_inexact_array)
+
+        def loss(params, x):
+            attend = eqx.combine(params, static)
+            return jnp.sum(jax.vmap(lambda x: attend(x, x, x))(x) ** 2)
+
+        graph = layers_of(loss, params, jnp.ones((5, 3, 4)))
+        assert len(graph.nodes) == 3  # query, key, value; the output projection is clamped
+
+
+# ---- marks ---------------------------------------------------------------------------------------
+
+
+def post_activation(ws, x, y):
+    layer = dendrax.vertex(lambda w, x: jnp.tanh(x @ w))
+    for w in ws[:-1]:
+        x = layer(w, x)
+    return jnp.sum((x @ ws[-1] - y) ** 2) / 2
+
+
+def small_net():
+    rng = np.random.default_rng(0)
+    ws = [jnp.asarray(rng.normal(size=shape)) for shape in ((3, 4), (4, 4), (4, 2))]
+    return ws, jnp.asarray(rng.normal(size=(5, 3))), jnp.asarray(rng.normal(size=(5, 2)))
+
+
+def test_marked_layers_are_post_activations():
+    ws, x, y = small_net()
+    graph = dendrax.trace(post_activation, ws, x, y, vertices="marked")
+    assert len(graph.nodes) == 2
+    (mu,) = graph.nodes[0].function(
+        *(evaluate(graph, graph.call.leaves())[p] for p in graph.nodes[0].inputs)
+    )
+    np.testing.assert_allclose(mu, np.tanh(x @ ws[0]))
+    pre = dendrax.grad(post_activation, rule=IL(), vertices="layer")
+    post = dendrax.grad(post_activation, rule=IL(), vertices="marked")
+    assert names(dendrax.trace(post_activation, ws, x, y, vertices="layer")) == names(graph)
+    assert same(pre(ws, x, y), post(ws, x, y))
+
+
+def test_marks_mean_nothing_to_jax_and_to_zil():
+    ws, x, y = small_net()
+
+    def plain(ws, x, y):
+        for w in ws[:-1]:
+            x = jnp.tanh(x @ w)
+        return jnp.sum((x @ ws[-1] - y) ** 2) / 2
+
+    expected = jax.jit(jax.grad(plain))(ws, x, y)
+    assert same(jax.jit(jax.grad(post_activation))(ws, x, y), expected)
+    assert same(jax.jit(dendrax.grad(post_activation))(ws, x, y), expected)
+    found = dendrax.grad(post_activation, rule=ZIL(timing="level"), vertices="marked")
+    assert close(found(ws, x, y), expected)
+
+
+def test_zil_dynamics_on_marked_and_layer_vertices():
+    ws, x, y = small_net()
+    expected = jax.grad(post_activation)(ws, x, y)
+    for vertices in ("marked", "layer"):
+        graph = dendrax.trace(post_activation, ws, x, y, vertices=vertices)
+        assert close(dendrax.run(graph, ZIL(), record="energy").gradient, expected)
+        assert close(dendrax.run(graph, ZIL()).gradient, expected)
+
+
+def test_a_mark_inside_a_scan_is_one_value_node_per_time_step():
+    @dendrax.vertex
+    def cell(w, h, x):
+        return jnp.tanh(h @ w + x)
+
+    def loss(w, xs):
+        h, _ = jax.lax.scan(lambda h, x: (cell(w, h, x), None), jnp.zeros((5, 3)), xs)
+        return jnp.sum(jnp.sin(h))
+
+    args = jnp.eye(3) / 2, jnp.asarray(np.random.default_rng(1).normal(size=(4, 5, 3)))
+    graph = dendrax.trace(loss, *args, vertices="marked")
+    assert names(graph) == [f"scan[{t}]/cell" for t in range(4)]
+    gradient = jax.jit(dendrax.grad(loss, rule=IL(), vertices="marked"))(*args)
+    assert np.isfinite(gradient).all()
+
+
+def test_marks_survive_vmap_remat_and_nesting():
+    inner = dendrax.vertex(lambda w, x: jnp.tanh(w @ x))
+    outer = dendrax.vertex(lambda w, x: inner(w, inner(w, x)))
+
+    def loss(w, x):
+        h = jax.vmap(jax.checkpoint(outer), (None, 0))(w, x)
+        h = jax.vmap(inner, (None, 0))(w, h)
+        return jnp.sum(jnp.sin(h))
+
+    graph = dendrax.trace(loss, jnp.eye(3), jnp.ones((2, 3)), vertices="marked")
+    assert len(graph.nodes) == 2  # the outer mark counts as one
+
+
+def test_marked_functions_take_anything():
+    @dendrax.vertex
+    def layer(module, x, *, activation, scale=2):
+        """Keeps its docstring."""
+        assert isinstance(scale, int)
+        return {"y": getattr(jnp, activation)(module["w"] @ x) / scale, "x": x}
+
+    out = layer({"w": jnp.eye(2), "f": jnp.sin}, np.ones(2), activation="tanh")
+    np.testing.assert_allclose(out["y"], np.tanh(1.0) / 2)
+    assert layer.__name__ == "layer" and layer.__doc__ == "Keeps its docstring."
+    layer({"w": jnp.eye(2), "f": [1, {2}]}, np.ones(2), activation="tanh")
+
+
+def test_a_marked_function_reads_a_value_twice():
+    product = dendrax.vertex(lambda a, b: a * b)
+
+    def fun(w):
+        h = jnp.sin(w)
+        return jnp.sum(jnp.cos(product(h, h)))
+
+    w = jnp.asarray([0.3, -0.7])
+    with jax.disable_jit():
+        result = dendrax.run(dendrax.trace(fun, w), ZIL(), record="energy")
+    assert close(result.gradient, jax.grad(fun)(w))
+
+
+def test_nothing_marked():
+    with pytest.raises(
+        ValueError, match=r"(?s)no marked function lies between.*Mark the functions"
+    ):
+        dendrax.trace(lambda w: jnp.sin(jnp.cos(w)), 1.0, vertices="marked")
+    with pytest.raises(ValueError, match="no value node"):
+        dendrax.grad(lambda w: jnp.sin(w), rule=IL(), vertices="marked")(1.0)
+
+
+def test_not_a_function():
+    with pytest.raises(
+        TypeError, match=r"(?s)dendrax.vertex: expected a function.*Mark the function"
+    ):
+        dendrax.vertex(3)
+
+
+def test_unknown_vertices():
+    with pytest.raises(ValueError, match="'primitive', 'layer', 'marked'"):
+        dendrax.grad(jnp.sin, vertices="neuron")
+
+
+def test_no_layers_is_said():
+    with pytest.warns(UserWarning, match="IL: the graph has no value node"):
+        found = dendrax.grad(lambda w, x: jnp.sum((x @ w) ** 2), rule=IL())(
+            jnp.ones(2), jnp.ones(2)
+        )
+    np.testing.assert_allclose(found, [4, 4])
+
+
+def test_the_choice_is_shown():
+    p = problem("mlp", small=True)
+    text = repr(layers_of(p.loss, p.model, p.inputs, p.target))
+    assert "2 value nodes, and the output, which is clamped" in text
+    assert "value node model.layers[1]" in text
+    assert "_layers.py" in text
