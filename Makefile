@@ -17,12 +17,12 @@ EXTRAS_bench := bench
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-all lint ruff-check ruff-format pyright format bench clean
+.PHONY: help demo test test-all lint ruff-check ruff-format pyright format bench bench-peers clean
 
 help: ## Show this list
 	@echo "usage: make TARGET [PYTHON=python3] [VENV=.venv] [ARGS='more arguments']"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
-		while IFS='|' read -r target text; do printf '  %-10s %s\n' $$target "$$text"; done
+		while IFS='|' read -r target text; do printf '  %-12s %s\n' $$target "$$text"; done
 
 demo: $(VENV)/.stamp-demo ## Run the demonstration
 	$(BIN)/dendrax demo $(ARGS)
@@ -51,8 +51,11 @@ format: $(VENV)/.stamp-lint ## Repair style and format where ruff can
 bench: $(VENV)/.stamp-bench ## Run the benchmarks
 	$(BIN)/python -m benchmarks $(ARGS)
 
+bench-peers: $(VENV)/.stamp-bench ## Compare inference learning with other libraries
+	$(BIN)/python -m benchmarks.peers $(ARGS)
+
 clean: ## Remove caches, build products and .venv
-	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-peers build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name .git -prune -o -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/pyvenv.cfg:

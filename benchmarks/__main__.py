@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: Z-IL against `jax.value_and_grad`, and the growth of graphs."""
+"""``python -m benchmarks``: Z-IL against JAX, IL against a loop by hand, the growth of graphs."""
 
 import argparse
 import json
@@ -6,7 +6,8 @@ import pathlib
 
 from rich.console import Console
 
-from benchmarks import gradients, growth
+from benchmarks import gradients, growth, inference
+from benchmarks.handwritten import WORKLOADS
 from dendrax.models import PROBLEMS
 
 
@@ -14,21 +15,25 @@ def main() -> None:
     """Parse the command line, run what it asks for, print tables, and write JSON if asked."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Z-IL against jax.value_and_grad: both jitted, interleaved, medians of ratios. "
-        "Run on an idle machine.",
+        description="Z-IL against jax.value_and_grad, IL against the same loop written by hand: "
+        "jitted, interleaved, medians. Run on an idle machine.",
     )
     parser.add_argument("--models", nargs="*", default=list(gradients.MODELS), choices=PROBLEMS)
-    parser.add_argument("--seconds", type=float, default=12.0, help="time per model (default 12)")
+    parser.add_argument("--workloads", nargs="*", default=list(WORKLOADS), choices=list(WORKLOADS))
+    parser.add_argument("--seconds", type=float, default=12.0, help="time per row (default 12)")
     parser.add_argument("--largest", type=int, default=100_000, help="largest graph to level")
     parser.add_argument("--json", type=pathlib.Path, help="also write the numbers to this file")
     options = parser.parse_args()
     console = Console()
     measured = gradients.run(console, options.models, options.seconds)
     console.print(gradients.table(measured))
+    inferred = inference.run(console, options.workloads, options.seconds)
+    console.print(inference.table(inferred))
     grown = growth.run(console, options.largest)
     console.print(growth.table(grown))
     if options.json:
-        rows = {"gradients": [vars(r) for r in measured], "growth": [vars(r) for r in grown]}
+        tables = {"gradients": measured, "inference": inferred, "growth": grown}
+        rows = {name: [vars(row) for row in found] for name, found in tables.items()}
         options.json.write_text(json.dumps(rows, indent=2) + "\n")
 
 

@@ -1,9 +1,8 @@
 """Z-IL's gradient against JAX's own, on the paper's models, a deep Transformer and a deep MLP."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
@@ -12,6 +11,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 import dendrax
+from benchmarks.timing import build, interleaved, temporary_bytes
 from dendrax.models import Problem, problem
 
 MODELS = (
@@ -59,15 +59,15 @@ def measure(p: Problem, seconds: float) -> Row:
     """Compile both, compare every bit, then time them in turns."""
     arguments = p.model, p.inputs, p.target
     graph_time = _graph_seconds(p)
-    ours, trace, compile = _build(dendrax.value_and_grad(p.loss), arguments)
-    theirs, jax_trace, jax_compile = _build(jax.value_and_grad(p.loss), arguments)
+    ours, trace, compile = build(dendrax.value_and_grad(p.loss), arguments)
+    theirs, jax_trace, jax_compile = build(jax.value_and_grad(p.loss), arguments)
     found, expected = ours(*arguments), theirs(*arguments)
     pairs = list(zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True))
-    ratio, update, count = _interleaved(ours, theirs, arguments, seconds)
+    ratio, update, count = interleaved(ours, theirs, arguments, seconds)
     return Row(
         name=p.name,
         time_ratio=ratio,
-        memory_ratio=_temporary_bytes(ours) / max(_temporary_bytes(theirs), 1),
+        memory_ratio=temporary_bytes(ours) / max(temporary_bytes(theirs), 1),
         divergence=float(np.sqrt(sum(float(((a - b) ** 2).sum()) for a, b in pairs))),
         exact=all(bool((a == b).all()) for a, b in pairs),
         update_ms=update * 1e3,
@@ -81,42 +81,6 @@ def measure(p: Problem, seconds: float) -> Row:
 def _graph_seconds(p: Problem) -> float:
     start = time.perf_counter()
     dendrax.level(dendrax.trace(p.loss, p.model, p.inputs, p.target))
-    return time.perf_counter() - start
-
-
-def _build(function: Callable[..., Any], arguments: Any) -> tuple[Any, float, float]:
-    """The compiled function, the seconds to trace and lower it, and the seconds to compile it."""
-    start = time.perf_counter()
-    lowered = jax.jit(function).lower(*arguments)
-    middle = time.perf_counter()
-    compiled = lowered.compile()
-    return compiled, middle - start, time.perf_counter() - middle
-
-
-def _temporary_bytes(compiled: Any) -> int:
-    return compiled.memory_analysis().temp_size_in_bytes
-
-
-def _interleaved(
-    ours: Any, theirs: Any, arguments: Any, seconds: float
-) -> tuple[float, float, int]:
-    """The ratio of medians over interleaved runs, with the order changing each time."""
-    for call in (ours, theirs, ours, theirs):
-        _seconds(call, arguments)
-    times: dict[int, list[float]] = {id(ours): [], id(theirs): []}
-    deadline = time.perf_counter() + seconds
-    turn = 0
-    while time.perf_counter() < deadline or turn < 10:
-        for call in (ours, theirs) if turn % 2 else (theirs, ours):
-            times[id(call)].append(_seconds(call, arguments))
-        turn += 1
-    mine, reference = np.median(times[id(ours)]), np.median(times[id(theirs)])
-    return float(mine / reference), float(mine), turn
-
-
-def _seconds(call: Any, arguments: Any) -> float:
-    start = time.perf_counter()
-    jax.block_until_ready(call(*arguments))
     return time.perf_counter() - start
 
 
