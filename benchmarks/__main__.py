@@ -26,9 +26,11 @@ def main() -> None:
     options = parser.parse_args()
     console = Console()
     measured = gradients.run(console, options.models, options.seconds)
-    console.print(gradients.table(measured))
+    if measured:
+        console.print(gradients.table(measured))
     inferred = inference.run(console, options.workloads, options.seconds)
-    console.print(inference.table(inferred))
+    if inferred:
+        console.print(inference.table(inferred))
     grown = growth.run(console, options.largest)
     console.print(growth.table(grown))
     if options.json:

@@ -23,6 +23,7 @@ FLOW = (
     "_level",
     "_check_graph",
     "_equations",
+    "_contraction",
     "_convolution",
     "_network",
     "_dynamics",

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from dendrax._contraction import Contraction, is_contraction
 from dendrax._convolution import KERNEL, Convolution, is_convolution
 from dendrax._equations import energy, prediction_error
 from dendrax._graph import Course, Flow, Graph, Port, Vertex, flow_of
@@ -61,6 +62,16 @@ class Wiring:
         return self._flow(self.nodes, self.nodes)
 
     @functools.cached_property
+    def between_nodes(self) -> Flow:
+        """Errors at the value nodes alone; messages to value nodes."""
+        return self._flow(self.nodes, self.nodes, seeded=False)
+
+    @functools.cached_property
+    def outputs_to_nodes(self) -> Flow:
+        """Errors at the output alone; messages to value nodes, and no further."""
+        return self._flow((), self.nodes, silent=self.nodes)
+
+    @functools.cached_property
     def to_parameters(self) -> Flow:
         """Errors at the value nodes and at the output; messages to parameters."""
         return self._flow(self.nodes, self._parameters)
@@ -89,10 +100,18 @@ class Wiring:
     def _parameters(self) -> list[Port]:
         return [Port(leaf.index) for leaf in self.graph.parameters]
 
-    def _flow(self, cuts: Iterable[Port], targets: Iterable[Port]) -> Flow:
-        course = _course(self.graph, frozenset(cuts), frozenset(targets))
-        seeded = tuple(port in self.roots for port in self.graph.outputs)
-        return flow_of(self.graph, seeded, course=course)
+    def _flow(
+        self,
+        cuts: Iterable[Port],
+        targets: Iterable[Port],
+        *,
+        seeded: bool = True,
+        silent: Iterable[Port] = (),
+    ) -> Flow:
+        """Errors at the ``cuts`` and, if ``seeded``, the outputs; none leaves the ``silent``."""
+        course = _course(self.graph, frozenset(cuts), frozenset(targets), frozenset(silent))
+        seeds = tuple(seeded and port in self.roots for port in self.graph.outputs)
+        return flow_of(self.graph, seeds, course=course)
 
     @functools.cached_property
     def moving(self) -> frozenset[int]:
@@ -133,7 +152,9 @@ def _is_float(graph: Graph, port: Port) -> bool:
     return is_inexact(graph[port.vertex].outputs[port.output])
 
 
-def _course(graph: Graph, cuts: frozenset[Port], targets: frozenset[Port]) -> Course:
+def _course(
+    graph: Graph, cuts: frozenset[Port], targets: frozenset[Port], silent: frozenset[Port]
+) -> Course:
     leads: set[Port] = set()
 
     def accepts(port: Port) -> bool:
@@ -141,7 +162,8 @@ def _course(graph: Graph, cuts: frozenset[Port], targets: frozenset[Port]) -> Co
 
     for v in graph.vertices:
         for o, mask in enumerate(v.depends):
-            if any(mask >> k & 1 and accepts(port) for k, port in enumerate(v.inputs)):
+            reached = any(mask >> k & 1 and accepts(port) for k, port in enumerate(v.inputs))
+            if reached and (v.index, o) not in silent:
                 leads.add(Port(v.index, o))
     return Course(cuts, leads.__contains__, accepts)
 
@@ -155,7 +177,7 @@ class Network:
     def __init__(self, wiring: Wiring, forward: Values, clamp: Clamp):
         self.wiring, self.forward, self.clamp = wiring, forward, clamp
         self._prepared: Flow | None = None
-        self._convolutions: dict[int, Convolution | None] = {}  # `None`: the kernel moves
+        self._ready: dict[int, Contraction | Convolution | None] = {}  # `None`: the kernel moves
 
     # ---- what a rule starts from -----------------------------------------------------------------
 
@@ -178,18 +200,29 @@ class Network:
     def prepare(self, flow: Flow, *, learns: bool = False) -> None:
         """Do now what need not be done in each step of a loop along this flow.
 
-        The kernels of convolutions are put in place, unless they move (or learn) in the loop.
+        Weights and the kernels of convolutions are put in place, unless they move (or learn).
         """
         self._prepared, wiring = flow, self.wiring
         moving = wiring.learning if learns else wiring.moving
+        parameters = wiring.graph.parameters if learns else ()
+        restless = {*wiring.nodes, *(Port(leaf.index) for leaf in parameters)}
+
+        def clamped(port: Port) -> bool:
+            return port not in restless and port.vertex not in moving
+
         for v in wiring.graph.vertices:
-            if flow.received[v.index] and is_convolution(v.function):
+            received = flow.received[v.index]
+            if received and is_convolution(v.function):
                 kernel = v.inputs[KERNEL]
-                learning = learns and wiring.graph[kernel.vertex].kind == "parameter"
-                moves = learning or kernel in wiring.nodes or kernel.vertex in moving
-                self._convolutions[v.index] = (
-                    None if moves else Convolution.prepare(v.function, self.forward[kernel])
-                )
+                ready = None
+                if clamped(kernel):
+                    ready = Convolution.prepare(v.function, self.forward[kernel])
+                self._ready[v.index] = ready
+            elif len(received) == 1 and is_contraction(v.function):
+                other = v.inputs[1 - received[0]]
+                if clamped(other):
+                    value = self.forward[other]
+                    self._ready[v.index] = Contraction.prepare(v.function, received[0], value)
 
     # ---- one walk each way -----------------------------------------------------------------------
 
@@ -226,9 +259,11 @@ class Network:
     def _linearise(self, v: Vertex, flow: Flow, inputs: Sequence[Any]) -> Any:
         emitted, received = flow.emitted[v.index], flow.received[v.index]
         summed, function = flow.summed[v.index], v.function
-        if flow is self._prepared and v.index in self._convolutions:
-            assert is_convolution(function)
-            ready = self._convolutions[v.index] or Convolution.prepare(function, inputs[KERNEL])
+        if flow is self._prepared and v.index in self._ready:
+            ready = self._ready[v.index]
+            if ready is None:
+                assert is_convolution(function)
+                ready = Convolution.prepare(function, inputs[KERNEL])
             return ready.linearise(inputs, received, summed)
         assert function is not None
         return linearise(function, inputs, emitted, received, summed)

@@ -146,18 +146,18 @@ def _audit_relaxation(rule: Any, graph: Graph, leaves: Sequence[Any], clamp: Cla
     wiring = wire(graph)
 
     def start(forward: Any) -> Any:
-        return rule.start(Network(wiring, forward, clamp))
+        return rule.start(Network(wiring, forward, clamp))[1]
 
-    def step(forward: Any, fixed: Any, state: Any) -> Any:
+    def step(forward: Any, state: Any) -> Any:
         net = Network(wiring, forward, clamp)
-        rule.start(net)  # prepares the network
+        fixed, _ = rule.start(net)
         learned = rule.learn(net, fixed, state)
         return rule.step(net, fixed, state).state, _at_leaves(wiring.graph, learned)
 
     forward = evaluate(wiring.graph, leaves)
-    fixed, state = jax.eval_shape(start, forward)
+    state = jax.eval_shape(start, forward)
     at = _places_of_operations(graph)
-    return _audit_step(rule, _Surroundings(graph), step, (forward, fixed, state), at)
+    return _audit_step(rule, _Surroundings(graph), step, (forward, state), at)
 
 
 def _at_leaves(graph: Graph, sums: Mapping[Port, Any]) -> dict[Port, Any]:
@@ -248,8 +248,6 @@ def _places(path: tuple[Any, ...], at: Mapping[int, set[Place]]) -> set[Place]:
             return {key.source.vertex} if _is_learned(path) else {key}
         if isinstance(key, Port):
             return at[key.vertex]
-        if isinstance(key, int):
-            return at[key]
     return {SHARED}
 
 

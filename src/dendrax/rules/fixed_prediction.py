@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 
+from dendrax._equations import add_messages, value_change
 from dendrax._errors import complain
 from dendrax._graph import Graph, Port
 from dendrax._level import level_graph
@@ -17,8 +18,11 @@ from dendrax.rules._base import Rule, check_gamma, check_num_steps
 
 
 class _Frozen(NamedTuple):
+    """Predictions, the messages of the outputs (which do not change), and local derivatives."""
+
     mu: Values
-    to_nodes: Pullbacks
+    from_outputs: Values
+    between: Pullbacks
     to_parameters: Pullbacks
 
 
@@ -76,18 +80,27 @@ class FixedPrediction(Relaxation, Rule):
         return dict.fromkeys(net.wiring.nodes, 1.0)
 
     def start(self, net: Network) -> tuple[_Frozen, Values]:
-        wiring = net.wiring
-        net.prepare(wiring.to_nodes)
-        mu, to_nodes = net.predict(wiring.to_nodes, lambda _, mu: mu)
-        _, to_parameters = net.predict(wiring.to_parameters, lambda _, mu: mu)
+        wiring, x = net.wiring, net.values
+
+        def stays(port: Port, _: Any) -> Any:
+            return x[port]
+
+        mu, top = net.predict(wiring.outputs_to_nodes, stays)
+        net.prepare(wiring.between_nodes)
+        _, between = net.predict(wiring.between_nodes, stays)
+        _, to_parameters = net.predict(wiring.to_parameters, stays)
+        from_outputs = net.send(wiring.outputs_to_nodes, top, net.output_errors(mu))
         epsilon = {port: jnp.zeros_like(mu[port]) for port in wiring.nodes}
-        return _Frozen(mu, to_nodes, to_parameters), epsilon
+        return _Frozen(mu, from_outputs, between, to_parameters), epsilon
 
     def step(self, net: Network, fixed: _Frozen, state: Values) -> Step:
-        errors = {**state, **net.output_errors(fixed.mu)}
-        arrived = net.send(net.wiring.to_nodes, fixed.to_nodes, errors)
-        slope = {port: e - arrived.get(port, 0) for port, e in state.items()}
-        return Step({p: self._mix(e, arrived.get(p)) for p, e in state.items()}, slope)
+        arrived = net.send(net.wiring.between_nodes, fixed.between, state)
+        messages = {
+            port: add_messages(sums[port] for sums in (fixed.from_outputs, arrived) if port in sums)
+            for port in state
+        }
+        slope = {port: value_change(1, e, messages[port]) for port, e in state.items()}
+        return Step({port: self._mix(e, messages[port]) for port, e in state.items()}, slope)
 
     def _mix(self, epsilon: Any, arrived: Any) -> Any:
         """(1 - γ) ε + γ Σ, which at γ = 1 is the sum itself, to the last bit."""
