@@ -166,6 +166,26 @@ def test_a_weight_made_of_parameters_is_a_weight():
     assert [v.shape for v in graph.nodes] == [(3, 3), (5, 3)]
 
 
+def test_a_normalisation_written_with_the_factor_first():
+    """As Flax does: (x - mean) * (rsqrt(variance) * scale) + bias is one value node."""
+
+    def norm(x, scale, bias):
+        centred = x - jnp.mean(x, -1, keepdims=True)
+        factor = jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5)
+        return centred * (factor * scale) + bias
+
+    def loss(p, x):
+        h = jnp.tanh(norm(x @ p["w"], p["scale"], p["bias"]))
+        return jnp.sum((h @ p["v"]) ** 2)
+
+    shapes = {"w": (3, 4), "scale": (4,), "bias": (4,), "v": (4, 2)}
+    p = {name: jnp.ones(shape) for name, shape in shapes.items()}
+    graph = layers_of(loss, p, jnp.ones((5, 3)))
+    assert len(graph.nodes) == 2
+    inputs = {v.name for v in graph.inputs(graph.nodes[1])}
+    assert inputs == {"layer(p['w'])", "p['scale']", "p['bias']"}
+
+
 class TestEquinoxLayers:
     """Layers that we did not write, vectorised over a batch."""
 

@@ -26,7 +26,8 @@ from dendrax._open import is_marked
 
 CONTRACTIONS = ("dot_general", "conv_general_dilated")
 SUMS = ("add", "sub", "add_any")
-ELEMENTWISE = (*SUMS, "mul", "div", "max", "min", "pow", "atan2", "select_n")
+PRODUCTS = ("mul", "div")
+ELEMENTWISE = (*SUMS, *PRODUCTS, "max", "min", "pow", "atan2", "select_n")
 STRUCTURAL = (
     "reshape",
     "transpose",
@@ -91,11 +92,13 @@ Origin = Literal["number", "constant", "parameter", "product", "signal"]
 class _Layer(NamedTuple):
     """A layer under construction: where it would end now, and where its result is by now.
 
-    In between are operations that only reshape or scale; a bias may follow these.
+    In between are operations that only reshape or scale; a bias may follow these. A layer that only
+    ``scales`` (a normalisation's) may be a factor that its input is yet to be multiplied with.
     """
 
     end: Port
     result: Port
+    scales: bool = False
 
 
 class _Layers:
@@ -114,7 +117,8 @@ class _Layers:
         scalars = _scalar_tail(self.graph)
         ends = {layer.end for layer in self.open.values() if layer.end.vertex not in scalars}
         ends &= set(_active_ports(self.graph))
-        return {port for port in ends if port.vertex in _before(self.graph, ends)}
+        before = _before(self.graph, ends)
+        return {port for port in ends if port.vertex in before}
 
     def _visit(self, v: Vertex) -> None:
         origin = self._origin(v)
@@ -131,7 +135,7 @@ class _Layers:
         elif layers and all(self.uses[layer.result] == 1 for layer in layers):
             self._continue(v, ports[0], layers, given)
         elif "signal" in given and parameters:
-            self._begin(ports)
+            self._begin(ports, scales=name in PRODUCTS)
 
     def _continue(
         self, v: Vertex, port: Port, layers: list[_Layer], given: Sequence[Origin]
@@ -140,19 +144,24 @@ class _Layers:
         name = _operation(v)
         pairs = zip(v.inputs, given, strict=True)
         others: list[Origin] = [origin for port, origin in pairs if port not in self.open]
-        if len(layers) == 1 and name in ELEMENTWISE and "parameter" in others:
-            joins = "signal" not in others
-        else:
-            joins = len(layers) == len(v.inputs) == 2 and name in SUMS
-        if joins:
+        if self._joins(name, layers, others):
             for layer in layers:
                 del self.open[layer.result]
-            self.open[port] = _Layer(port, port)
+            scales = name in PRODUCTS and all(layer.scales for layer in layers)
+            self._begin([port], scales=scales)
         elif len(layers) == 1 and self._only_reshapes(name, others):
             del self.open[layers[0].result]
-            self.open[port] = _Layer(layers[0].end, port)
+            self.open[port] = layers[0]._replace(result=port)
         elif "parameter" in others:
-            self._begin([port])
+            self._begin([port], scales=name in PRODUCTS)
+
+    def _joins(self, name: str, layers: list[_Layer], others: Sequence[Origin]) -> bool:
+        """A bias or scale, a sum of layers, or the signal that a factor was made for."""
+        if len(layers) == 1 and name in ELEMENTWISE and "parameter" in others:
+            return "signal" not in others
+        if len(layers) == 1 and name in PRODUCTS and layers[0].scales:
+            return others == ["signal"]
+        return len(layers) == 2 and not others and name in SUMS
 
     def _only_reshapes(self, name: str, others: Sequence[Origin]) -> bool:
         scales = name in ELEMENTWISE and all(origin == "number" for origin in others)
@@ -162,8 +171,8 @@ class _Layers:
         """Whether a contraction is a layer's: with a parameter, or with a weight made of some."""
         return "parameter" in given or ("product" in given and "signal" in given)
 
-    def _begin(self, ports: Sequence[Port]) -> None:
-        self.open.update((port, _Layer(port, port)) for port in ports)
+    def _begin(self, ports: Sequence[Port], *, scales: bool = False) -> None:
+        self.open.update((port, _Layer(port, port, scales)) for port in ports)
 
     def _origin(self, v: Vertex) -> Origin:
         if v.function is None:
@@ -352,6 +361,8 @@ class _Grouping:
 
 def _owner(names: Sequence[str], all_names: Sequence[str]) -> str:
     """``layers[0]`` for its weight and bias, if these are all it has; else ``layer(weight)``."""
+    names = [name.removesuffix(".value") for name in names]  # of a variable in Flax NNX
+    all_names = [name.removesuffix(".value") for name in all_names]
     owners = {re.sub(r"(\.\w+|\[[^\[\]]*\])$", "", name) for name in names}
     owner = min(owners)
     belonging = [name for name in all_names if name.startswith((f"{owner}.", f"{owner}["))]
