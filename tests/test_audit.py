@@ -17,6 +17,7 @@ LOCAL = {
     "il": IL(),
     "levelled": IL(levelled=True),
     "momentum": IL(optimizer=optax.sgd(0.1, momentum=0.9)),
+    "scheduled": IL(optimizer=optax.sgd(optax.linear_schedule(0.1, 0.01, 20))),  # with a clock
     "fixed": FixedPrediction(),
     "incremental": IncrementalPC(),
 }
@@ -109,6 +110,34 @@ def test_an_optimizer_that_is_not_local_is_caught():
     found = audit("fc_resnet", IL(optimizer=optimizer))
     assert not found.local
     assert all(offender.kind == "value node" for offender in found.offenders)
+
+
+@dataclasses.dataclass(frozen=True)
+class Oracle(FixedPrediction):
+    """Knows all errors before the first step."""
+
+    def start(self, net):
+        fixed, state = super().start(net)
+        for _ in range(8):
+            state = super().step(net, fixed, state).state
+        return fixed, state
+
+    def step(self, net, fixed, state):
+        return super().step(net, fixed, state)._replace(state=state)
+
+
+def test_a_start_that_knows_too_much_is_caught():
+    assert not audit("mlp", Oracle(), vertices="primitive").local
+
+
+def test_names_may_clash_and_chains_may_be_long():
+    def loss(w, x):
+        for _ in range(1200):
+            x = jnp.sin(x)
+        return jnp.sum(jnp.tanh(x @ w["tanh"]) @ w["sin"])
+
+    w = {"tanh": jnp.eye(3), "sin": jnp.eye(3)}
+    assert dendrax.audit(loss, w, jnp.ones((2, 3)), rule=IL()).local
 
 
 @dataclasses.dataclass(frozen=True)

@@ -112,7 +112,7 @@ def test_unknown_vertices(name):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"gamma": 0.0}, "gamma=0.0 is not a positive number"),
+        ({"gamma": 0.0}, "gamma=0.0 is not a positive Python number"),
         ({"gamma": -1}, "gamma=-1"),
         ({"gamma": float("nan")}, "gamma=nan"),
         ({"gamma": "fast"}, "gamma='fast'"),

@@ -27,6 +27,7 @@ FLOW = (
     "_convolution",
     "_network",
     "_dynamics",
+    "_rule",
     "_relax",
     "rules",
     "_gradient",
@@ -90,5 +91,10 @@ def test_only_the_local_file_differentiates():
 def test_the_core_needs_only_jax_and_numpy():
     core = [p for p in ROOT.rglob("*.py") if p.relative_to(ROOT).parts[0] not in OUTSIDE]
     for path in core:
-        outside = {name.split(".")[0] for name in _imports(path)} & {"equinox", "rich", "typer"}
+        outside = {name.split(".")[0] for name in _imports(path)} & {
+            "equinox",
+            "optax",
+            "rich",
+            "typer",
+        }
         assert not outside, f"{path.name} imports {outside}"

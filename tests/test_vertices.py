@@ -347,6 +347,71 @@ def test_marked_functions_take_anything():
     layer({"w": jnp.eye(2), "f": [1, {2}]}, np.ones(2), activation="tanh")
 
 
+def test_marked_functions_are_never_out_of_date():
+    class Net:
+        def __init__(self, w):
+            self.w = w
+
+        @dendrax.vertex
+        def layer(self, x):
+            return x * self.w
+
+    net = Net(2.0)
+
+    @jax.jit
+    def first(x):
+        return net.layer(x)
+
+    assert first(jnp.ones(())) == 2.0 == net.layer(jnp.ones(()))
+    net.w = 3.0
+    assert jax.jit(lambda x: net.layer(x))(jnp.ones(())) == 3.0 == net.layer(jnp.ones(()))
+    scale = dendrax.vertex(lambda x, s: x * s)
+    with jax.numpy_dtype_promotion("standard"):
+        kinds = [jax.eval_shape(lambda x, s=s: scale(x, s), jnp.arange(3)).dtype for s in (1, 1.0)]
+    assert kinds == [jnp.arange(3).dtype, jnp.arange(3.0).dtype]
+
+
+def test_metrics_do_not_change_the_choice():
+    def loss(w, x, measure):
+        z = x @ w["a"]
+        metric = jnp.abs(z).mean() if measure else 0.0
+        return jnp.sum((jnp.tanh(z + w["b"]) @ w["c"]) ** 2), metric
+
+    shapes = {"a": (3, 4), "b": (4,), "c": (4, 2)}
+    w = {name: jnp.ones(shape) for name, shape in shapes.items()}
+    found = [
+        dendrax.grad(lambda w, x, m=m: loss(w, x, m), has_aux=True, rule=IL())(w, jnp.ones((5, 3)))
+        for m in (False, True)
+    ]
+    assert close(found[0][0], found[1][0])
+
+
+def test_a_network_of_scalars():
+    def loss(w, x):
+        return 0.5 * (w[2] * jnp.tanh(w[1] * jnp.tanh(w[0] * x)) - 1) ** 2
+
+    graph = layers_of(loss, [jnp.asarray(v) for v in (0.5, 1.5, 2.0)], jnp.asarray(0.7))
+    assert len(graph.nodes) == 2
+
+
+def test_an_activation_between_a_layer_and_a_bias_ends_the_layer():
+    def loss(w, x):
+        return jnp.sum((jnp.maximum(x @ w[0], 0.0) + w[1]) @ w[2])
+
+    shapes = ((3, 4), (4,), (4, 2))
+    graph = layers_of(loss, [jnp.ones(shape) for shape in shapes], jnp.ones((5, 3)))
+    assert len(graph.nodes) == 2
+
+
+def test_a_gate_is_not_a_factor():
+    def loss(w, x, y):
+        return jnp.sum(((x * w[0]) * jnp.sin(y @ w[1])) @ w[2])
+
+    shapes = ((4,), (3, 4), (4, 2))
+    args = [jnp.ones(shape) for shape in shapes], jnp.ones((5, 4)), jnp.ones((5, 3))
+    assert len(layers_of(loss, *args).nodes) == 2
+
+
 def test_a_marked_function_reads_a_value_twice():
     product = dendrax.vertex(lambda a, b: a * b)
 
@@ -355,8 +420,9 @@ def test_a_marked_function_reads_a_value_twice():
         return jnp.sum(jnp.cos(product(h, h)))
 
     w = jnp.asarray([0.3, -0.7])
-    with jax.disable_jit():
-        result = dendrax.run(dendrax.trace(fun, w), ZIL(), record="energy")
+    graph = dendrax.trace(fun, w)
+    assert "function" in names(graph)
+    result = dendrax.run(graph, ZIL(), record="energy")
     assert close(result.gradient, jax.grad(fun)(w))
 
 

@@ -34,11 +34,12 @@ from dendrax._gradient import (
 )
 from dendrax._graph import Graph
 from dendrax._level import LevelledGraph, level_graph
+from dendrax._relax import Relaxation
 from dendrax._vertices import CHOICES, with_vertices
 from dendrax._wavefront import run_backward, run_forward
-from dendrax.rules import ZIL, Rule
+from dendrax.rules import ZIL, Rule, Timed
 
-VERTICES = tuple(CHOICES)
+VERTICES = ("primitive", *CHOICES)
 
 
 def value_and_grad(
@@ -320,7 +321,7 @@ def run(
             remedy="Make one with dendrax.trace(fun, *args).",
         )
     check_rule(rule)
-    record = (record,) if isinstance(record, str) else tuple(record)
+    record = (record,) if isinstance(record, (str, bool)) or record is None else tuple(record)
     for name in record:
         one_of("record", name, RECORDS)
     flat = as_flat(graph)
@@ -372,10 +373,10 @@ def _check_callable(fun: Any) -> None:
 
 
 def check_rule(rule: Any) -> None:
-    if not isinstance(rule, Rule):
+    if not isinstance(rule, (Timed, Relaxation)):
         shown = f"the class {rule.__name__}" if isinstance(rule, type) else repr(rule)
         raise complain(
             TypeError,
             f"rule must be a rule, got {shown}.",
-            remedy="For instance rule=dendrax.ZIL().",
+            remedy=f"Write rule=dendrax.{rule.__name__ if isinstance(rule, type) else 'ZIL'}().",
         )

@@ -5,7 +5,6 @@ Everything here comes from ``jax.extend`` where that offers it. Nothing else in 
 """
 
 import functools
-import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax._src.ad_util import zeros_like_aval
+from jax._src.core import trace_state_clean
 from jax.core import Tracer
 from jax.extend import core as jex_core
 from jax.extend import source_info_util
@@ -29,20 +29,22 @@ JIT_PRIMITIVES = ("jit", "pjit", "closed_call", "core_call")
 REMAT_PRIMITIVES = ("remat2", "checkpoint", "remat")
 SUM_PRIMITIVE = "add_any"
 
-# What a user wants to see is the line of the model, not of the machinery around it: our own files
-# (but not dendrax.models), and those of the libraries that models are written in.
+# What a user wants to see is the line of the model, not of the machinery around it: not our own
+# files (except dendrax.models), and not those of the libraries that models are written in.
 _HERE = os.path.dirname(os.path.abspath(__file__))
 for _folder in ("_", "rules" + os.sep, "certify" + os.sep):
     source_info_util.register_exclusion(os.path.join(_HERE, _folder))
-for _library in ("equinox", "flax", "haiku"):
-    _spec = importlib.util.find_spec(_library)
-    if _spec is not None and _spec.origin is not None:
-        source_info_util.register_exclusion(os.path.dirname(_spec.origin))
+_LIBRARIES = tuple(f"{os.sep}{name}{os.sep}" for name in ("equinox", "flax", "haiku"))
 
 
 def is_tracer(value: Any) -> bool:
     """Whether ``value`` is being traced by JAX rather than concrete."""
     return isinstance(value, Tracer)
+
+
+def is_tracing() -> bool:
+    """Whether JAX is tracing some function right now."""
+    return not trace_state_clean()
 
 
 def is_typed(value: Any) -> bool:
@@ -151,7 +153,9 @@ def carries_function(eqn: JaxprEqn) -> bool:
 
 def source_line(eqn: JaxprEqn) -> str:
     """The user's source line that made an equation, as ``file.py:12 (function)``."""
-    return source_info_util.summarize(eqn.source_info)
+    frames = source_info_util.summarize(eqn.source_info, num_frames=16).split("\n")[::-1]
+    own = [frame for frame in frames if not any(name in frame for name in _LIBRARIES)]
+    return (own or frames)[0]
 
 
 def is_debugging(eqn: JaxprEqn) -> bool:

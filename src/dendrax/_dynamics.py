@@ -29,7 +29,7 @@ from dendrax._equations import (
 )
 from dendrax._graph import Edge, Graph, Port, Vertex
 from dendrax._local import Circuit
-from dendrax._network import Clamp, evaluate
+from dendrax._network import Clamp, constant_error, evaluate
 
 Array = Any
 Init = Callable[[Vertex, Any], Any]
@@ -179,8 +179,9 @@ class Dynamics:
 
     def _first_error(self, port: Port, mu: Array, x: dict[Port, Array]) -> Array:
         if port in self.roots:
-            value = jnp.asarray(self.roots[port], mu.dtype)
-            return prediction_error(mu, value) if self.clamp.errors is None else value
+            value = self.roots[port]
+            targeted = self.clamp.errors is None
+            return prediction_error(mu, value) if targeted else constant_error(mu, value)
         return jnp.zeros_like(mu) if self.schedule.init is None else prediction_error(mu, x[port])
 
     def _zero_terms(self, edge: Edge) -> tuple[Array, ...]:

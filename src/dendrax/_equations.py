@@ -70,6 +70,8 @@ def updated_error(carried: Array, mu: Array, mu_before: Array) -> Array:
 
 
 def energy(epsilon: Array) -> Array:
-    """1/2 ε²."""
+    """1/2 ε², added up in float32 at least."""
+    if jnp.finfo(epsilon.dtype).bits < 32:
+        epsilon = epsilon.astype(jnp.float32)
     squares = (epsilon * jnp.conj(epsilon)).real if jnp.iscomplexobj(epsilon) else epsilon * epsilon
     return jnp.sum(squares) / 2

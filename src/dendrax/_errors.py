@@ -7,6 +7,9 @@ Errors have the type that JAX itself would raise (``TypeError``, ``ValueError``,
 import contextlib
 import contextvars
 import functools
+import os
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -61,6 +64,15 @@ def complain(
     if remedy:
         lines.append(f"  {remedy}")
     return kind("\n".join(lines))
+
+
+def warn(problem: str) -> None:
+    """Warn about something, at the line of the user's that called dendrax."""
+    here = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    level, frame = 1, sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(here):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(f"{_public_function.get()}: {problem}", stacklevel=level)
 
 
 def one_of(setting: str, value: Any, allowed: tuple[Any, ...]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import warnings
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +16,11 @@ from dendrax import _compat
 from dendrax._check_graph import checked
 from dendrax._dynamics import run_dynamics
 from dendrax._equations import prediction_error
-from dendrax._errors import complain
+from dendrax._errors import complain, warn
 from dendrax._flatten import flatten
 from dendrax._graph import Graph, Port, Vertex
 from dendrax._level import LevelledGraph, contract_graph, level_graph
-from dendrax._network import Clamp
+from dendrax._network import Clamp, constant_error
 from dendrax._relax import Outcome, Relaxation, run_relaxation
 from dendrax._vertices import with_vertices
 from dendrax._wavefront import run_backward, run_forward
@@ -36,7 +36,10 @@ class Moment(Mapping[Any, Any]):
         self._graph, self._values, self._t = graph, values, t
 
     def __getitem__(self, key: Vertex | str | int) -> Any:
-        vertex = self._graph[key.name if isinstance(key, Vertex) else key]
+        try:
+            vertex = self._graph[key.name if isinstance(key, Vertex) else key]
+        except IndexError:
+            raise KeyError(f"the graph has no vertex {key}") from None
         ports = [Port(vertex.index, o) for o in range(len(vertex.outputs))]
         values = tuple(self._values[port][self._t] for port in ports if port in self._values)
         if not values:
@@ -57,17 +60,19 @@ class Record(Sequence[Moment]):
         self._graph, self._values, self._num_steps = graph, values, num_steps
 
     def __getitem__(self, t: Any) -> Any:
-        if isinstance(t, int) and not -self._num_steps <= t < self._num_steps:
-            raise IndexError(f"time {t} was not recorded; there are {self._num_steps} time steps")
+        if not isinstance(t, slice):
+            t = operator.index(t)
+            if not _compat.is_tracer(self._num_steps) and not -len(self) <= t < len(self):
+                raise IndexError(f"time {t} was not recorded; there are {len(self)} time steps")
         return Moment(self._graph, self._values, t)
 
     def __len__(self) -> int:
         return self._num_steps
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """What `dendrax.run` found.
+    """What `dendrax.run` found. Print it for a summary.
 
     - ``output``: the function's result by the forward pass (for a prediction by inference: where
       the value nodes of the output have arrived).
@@ -79,6 +84,9 @@ class Result:
     - ``converged``: whether the rule stopped because of its ``tol``; ``None`` without one.
     - ``diverged_at``: the time step from which on the energy is larger than at the start, or not
       finite; ``None`` if all is well. See ``advice`` for what to do then.
+
+    Inside `jax.jit` the numbers are not known yet: ``diverged_at`` and ``advice`` are for outside,
+    and records of a rule with a ``tol`` have their last entry repeated to full length.
     """
 
     output: Any
@@ -91,56 +99,78 @@ class Result:
     num_steps: Any = 0
     converged: Any = None
     rule: Rule | None = None
-    course: Course | None = None
+    descent: Descent | None = None
 
     @functools.cached_property
     def diverged_at(self) -> int | None:
-        return None if self.course is None else self.course.diverged_at()
+        return None if self.descent is None else self.descent.diverged_at()
 
     @property
     def advice(self) -> str:
         """What to try if inference diverged or did not converge; empty if all is well."""
-        gamma = getattr(self.rule, "gamma", 1.0)
         if self.diverged_at is not None:
-            assert self.course is not None
-            return (
-                f"Inference diverged: from step {self.diverged_at} on the energy is larger than at "
-                f"the start ({self.course.start:.4g}), and at the end it is {self.course.end:.4g}. "
-                f"Try a smaller gamma than {gamma}, for instance {gamma / 4:.3g}, or an optimizer "
-                "for the value nodes such as optax.adam(0.01)."
-            )
+            assert self.descent is not None
+            return self.descent.advice(self.diverged_at)
         if self.converged is not None and not self.converged:
             return (
                 f"Inference did not converge in {int(self.num_steps)} steps. Try a larger "
-                "num_steps, a larger gamma, or a larger tol."
+                "num_steps or tol, a larger gamma, or, if the energy goes up and down, a smaller."
             )
         return ""
 
     def __repr__(self) -> str:
+        traced = any(map(_compat.is_tracer, jax.tree.leaves((self.output, self.gradient))))
         lines = [f"Result of {self.rule}: {self.num_steps} steps"]
-        if self.course is not None:
-            lines.append(f"  energy {self.course.start:.6g} -> {self.course.end:.6g}")
-        if self.converged is not None:
+        if not traced and self.descent is not None:
+            start, end, _ = self.descent.ends
+            lines.append(f"  energy {start:.6g} -> {end:.6g}")
+        if not traced and self.converged is not None:
             lines.append(f"  converged: {bool(self.converged)}")
         recorded = [name for name in RECORDS if getattr(self, name) is not None]
         lines += [f"  recorded: {', '.join(recorded)}"] * bool(recorded)
+        if traced:
+            return "\n".join([*lines, "  (inside jax.jit: the numbers are not known yet)"])
         return "\n".join(lines + [f"  {self.advice}"] * bool(self.advice))
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
-    """How the energy went: at the start, at the end, and, if one wants to know, in between."""
+class Descent:
+    """How the energy went, for those who want to know: nothing is computed before that.
 
-    start: Any
-    end: Any
-    energy: Callable[[], Any]
+    - ``energies()``: at the start, at the end, and that of the predictions for comparison.
+    - ``record()``: at every time step.
+    """
+
+    rule: Relaxation
+    energies: Callable[[], tuple[Any, Any, Any]]
+    record: Callable[[], Any]
+
+    @functools.cached_property
+    def ends(self) -> tuple[float, float, float]:
+        start, end, size = map(float, self.energies())
+        return start, end, size
 
     def diverged_at(self) -> int | None:
-        if np.isfinite(self.end) and self.end <= self.start + 1e-6 * abs(self.start):
+        """The step from which on the energy is above its start by more than rounding."""
+        start, end, size = self.ends
+        rounding = 1e-6 * (abs(start) + (size if np.isfinite(size) else 0.0))
+        if np.isfinite(end) and end <= start + rounding:
             return None
-        energy = np.asarray(self.energy())
-        higher = ~np.isfinite(energy) | (energy > energy[0])
-        return int(np.flatnonzero(~higher)[-1]) + 1
+        energy = np.asarray(self.record(), np.float64)
+        well = np.flatnonzero(np.isfinite(energy) & (energy <= start + rounding))
+        return min(int(well[-1]) + 1, len(energy) - 1) if len(well) else 0
+
+    def advice(self, step: int) -> str:
+        start, end, _ = self.ends
+        if not np.isfinite(start):
+            return (
+                f"The energy is {start} from the start: the function is not finite where the "
+                "value nodes begin. Try init='forward', or look at the function's values there."
+            )
+        return (
+            f"Inference diverged: from step {step} on the energy is larger than at the start "
+            f"({start:.4g}), and at the end it is {end:.4g}. Try {self.rule.remedy()}."
+        )
 
 
 def is_wave(rule: Rule) -> bool:
@@ -159,13 +189,8 @@ def run_loss_over_time(
     graph: Graph, leaves: Sequence[Any], rule: Rule, vertices: str
 ) -> tuple[list[Any], list[Any]]:
     """As `run_wave`, by the dynamics of a rule."""
-    errors = [_one(graph)] + [None] * (len(graph.outputs) - 1)
+    errors = [1.0] + [None] * (len(graph.outputs) - 1)
     return run_over_time(graph, rule, vertices, leaves, errors)
-
-
-def _one(graph: Graph) -> Any:
-    port = graph.outputs[0]
-    return jnp.ones((), graph[port.vertex].outputs[port.output].dtype)
 
 
 def run_over_time(
@@ -184,14 +209,13 @@ def run_over_time(
     return end.outputs, end.gradients
 
 
-def relaxed_graph(rule: Rule, graph: Graph) -> Graph:
+def relaxed_graph(rule: Relaxation, graph: Graph) -> Graph:
     """The graph that a relaxing rule runs on: with the delays written out if it wants them."""
-    if not graph.nodes:
-        warnings.warn(
+    if not graph.nodes and rule.descends:
+        warn(
             f"{type(rule).__name__}: the graph has no value node, only an output, so that nothing "
-            "can relax and the gradient is backpropagation's. Choose other vertices, or mark some "
-            "with dendrax.vertex.",
-            stacklevel=2,
+            "can relax (and the first step's gradient is backpropagation's). Choose other "
+            "vertices, or mark some with dendrax.vertex."
         )
     if not getattr(rule, "levelled", False):
         return graph
@@ -234,7 +258,11 @@ def _run_dynamics(
 
 
 def _run_relaxation(
-    graph: Graph, rule: Any, leaves: Sequence[Any], clamp: Clamp | None, record: Sequence[str]
+    graph: Graph,
+    rule: Relaxation,
+    leaves: Sequence[Any],
+    clamp: Clamp | None,
+    record: Sequence[str],
 ) -> Result:
     shown = relaxed_graph(rule, graph)
 
@@ -247,7 +275,11 @@ def _run_relaxation(
         used = int(used)
         records = jax.tree.map(lambda values: values[: used + 1], records)
     output = found.settled if clamp is None else found.outputs
-    course = Course(*found.energies(), lambda: relax(("energy",)).records["energy"])
+
+    def energy() -> Any:
+        return relax(("energy",)).records["energy"][: found.num_steps + 1]
+
+    descent = Descent(rule, found.energies, energy)
     return Result(
         jax.tree.unflatten(graph.call.out_tree, output),
         None if clamp is None else graph.call.gradient(found.gradients),
@@ -255,7 +287,7 @@ def _run_relaxation(
         num_steps=used,
         converged=None if found.slope is None else found.slope <= rule.tol,
         rule=rule,
-        course=course if rule.descends else None,
+        descent=descent if rule.descends else None,
     )
 
 
@@ -273,10 +305,11 @@ def _records(graph: Graph, records: Mapping[str, Any], num_steps: Any) -> dict[s
 def _run_as_wave(graph: Graph, rule: Rule, leaves: Sequence[Any], clamp: Clamp) -> Result:
     operations = contract_graph(graph)[0] if graph.detail is None else graph.detail.graph
     outputs, pullbacks = run_forward(operations, operations.wave, leaves)
-    errors = clamp.errors
-    if errors is None:
-        assert clamp.targets is not None
+    if clamp.targets is not None:
         errors = [prediction_error(mu, y) for mu, y in zip(outputs, clamp.targets, strict=True)]
+    else:
+        assert clamp.errors is not None
+        errors = [constant_error(mu, e) for mu, e in zip(outputs, clamp.errors, strict=True)]
     found = run_backward(operations, operations.wave, pullbacks, errors)
     output = jax.tree.unflatten(graph.call.out_tree, outputs)
     return Result(output, graph.call.gradient(found), rule=rule)
@@ -288,7 +321,7 @@ def clamp_for(graph: Graph, target: Sequence[Any] | None) -> Clamp | None:
     if target is not None:
         return Clamp(targets=[_as_target(y, aval) for y, aval in zip(target, avals, strict=True)])
     if len(avals) == 1 and avals[0].shape == () and jnp.issubdtype(avals[0].dtype, jnp.floating):
-        return Clamp(errors=[_one(graph)])
+        return Clamp(errors=[1.0])
     return None
 
 

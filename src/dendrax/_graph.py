@@ -228,11 +228,13 @@ class Graph:
 class Detail:
     """The graph of operations behind a graph of grouped vertices.
 
-    ``nodes``: the ports of the operations that are value nodes, each with its port in the group.
+    - ``nodes``: the ports of the operations that are value nodes, each with its group's port.
+    - ``copies``: the vertices that are in both graphs (leaves, and what is computed once).
     """
 
     graph: Graph
     nodes: Mapping[Port, Port]
+    copies: Mapping[int, int]
 
 
 def with_unique_names(vertices: Sequence[Vertex]) -> list[Vertex]:

@@ -7,13 +7,13 @@ the like, means nothing to JAX itself, and costs nothing once compiled.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
+from dendrax import _compat
 from dendrax._errors import complain, nobody_speaking, public
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -27,6 +27,10 @@ def vertex(fn: _F) -> _F:
     Under `vertices="marked"` the marks alone decide which value nodes there are, and everything
     between two marks lies inside the next vertex's function. Under `"layer"` and `"primitive"` a
     marked function counts as a single operation. Everywhere else the mark does nothing.
+
+    A mark inside `jax.lax.cond` or a custom rule, or under `jax.disable_jit`, is not seen. A marked
+    last layer is a value node of its own between the network and its loss: leave it unmarked for
+    the textbook's clamped output.
 
     A layer marked with its activation, $\mu = f(W x + b)$, gives the convention in which value
     nodes are post-activations. Inside `jax.lax.scan` there is one value node per time step.
@@ -60,20 +64,24 @@ def vertex(fn: _F) -> _F:
             remedy="Mark the function itself: layer = dendrax.vertex(layer).",
         )
 
-    def call(fixed: _Fixed, *arrays: Any) -> Any:
-        args, kwargs = fixed.merge(arrays)
-        with nobody_speaking():
-            return fn(*args, **kwargs)
-
-    call.__name__ = call.__qualname__ = _PREFIX + _identifier(fn)
-    compiled = jax.jit(call, static_argnums=0)
+    name = _PREFIX + _identifier(fn)
 
     @functools.wraps(fn)
     def marked(*args: Any, **kwargs: Any) -> Any:
+        if not _compat.is_tracing():  # nobody is looking
+            return fn(*args, **kwargs)
         leaves, tree = jax.tree.flatten((args, kwargs))
-        arrays = [leaf for leaf in leaves if _is_array(leaf)]
-        others = tuple(_ARRAY if _is_array(leaf) else leaf for leaf in leaves)
-        return compiled(_Fixed(tree, others), *arrays)
+
+        def call(*arrays: Any) -> Any:
+            values = iter(arrays)
+            merged = [next(values) if _is_array(leaf) else leaf for leaf in leaves]
+            args, kwargs = jax.tree.unflatten(tree, merged)
+            with nobody_speaking():
+                return fn(*args, **kwargs)
+
+        call.__name__ = call.__qualname__ = name
+        # Compiled afresh for each call: nothing that the function sees can be out of date.
+        return jax.jit(call)(*filter(_is_array, leaves))
 
     return marked  # pyright: ignore[reportReturnType]
 
@@ -82,29 +90,6 @@ def marked_name(name: Any) -> str | None:
     """The name of the marked function behind an inner ``jit`` of this name, if there is one."""
     is_mark = isinstance(name, str) and name.startswith(_PREFIX)
     return name.removeprefix(_PREFIX) if is_mark else None
-
-
-_ARRAY = object()  # stands where an array was
-
-
-@dataclass(frozen=True)
-class _Fixed:
-    """The arguments of a call without their arrays."""
-
-    tree: Any
-    leaves: tuple[Any, ...]
-
-    def merge(self, arrays: Sequence[Any]) -> Any:
-        """The arguments, with the arrays put back."""
-        values = iter(arrays)
-        leaves = [next(values) if leaf is _ARRAY else leaf for leaf in self.leaves]
-        return jax.tree.unflatten(self.tree, leaves)
-
-    def __hash__(self) -> int:  # by identity where a leaf cannot be hashed: traced again, not wrong
-        try:
-            return hash((self.tree, self.leaves))
-        except TypeError:
-            return id(self)
 
 
 def _is_array(leaf: Any) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from dendrax._contraction import Contraction, is_contraction
@@ -293,7 +294,7 @@ class Network:
             if self.clamp.targets is not None:
                 errors[port] = prediction_error(mu[port], self.clamp.targets[o])
             elif self.clamp.errors is not None and self.clamp.errors[o] is not None:
-                errors[port] = jnp.asarray(self.clamp.errors[o], mu[port].dtype)
+                errors[port] = constant_error(mu[port], self.clamp.errors[o])
         return errors
 
     def gradients(self, sums: Values) -> list[Array | None]:
@@ -310,6 +311,11 @@ class Network:
             else:  # the loss is linear in what its vertex predicts
                 found[port] = jnp.sum((error * mu[port]).real)
         return found
+
+
+def constant_error(mu: Array, value: Any) -> Array:
+    """The error of a clamped output; a Python number stands for an array of the output's type."""
+    return jax.lax.full_like(mu, value) if isinstance(value, float) else value.astype(mu.dtype)
 
 
 def evaluate(graph: Graph, leaves: Sequence[Any]) -> Values:

@@ -16,8 +16,10 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from dendrax._equations import energy
 from dendrax._graph import Graph, Port
 from dendrax._network import Clamp, Network, Values, evaluate, wire
+from dendrax._rule import Rule
 
 Array = Any
 State = Any
@@ -38,7 +40,7 @@ class Step(NamedTuple):
     slope: Values
 
 
-class Relaxation(abc.ABC):
+class Relaxation(Rule, abc.ABC):
     """What a rule must say about itself to be run by `run_relaxation`.
 
     ``fixed`` is what does not change over time (for instance frozen derivatives).
@@ -68,6 +70,10 @@ class Relaxation(abc.ABC):
         """What there is to see."""
 
     @abc.abstractmethod
+    def remedy(self) -> str:
+        """What to try when inference diverges."""
+
+    @abc.abstractmethod
     def precisions(self, net: Network) -> Mapping[Port, float]:
         """π of each value node, for the energy."""
 
@@ -88,7 +94,7 @@ class Outcome(NamedTuple):
     ``gradients`` by leaf (``None``: no error); ``outputs`` of the forward pass; ``settled``, where
     the value nodes of the outputs have arrived; the ``records``; ``num_steps`` used; ``slope``,
     the largest at the end (``None`` without a tol); ``energies()``, those at the start and at the
-    end, if somebody wants to know.
+    end, and that of the predictions themselves for comparison, if somebody wants to know.
     """
 
     gradients: list[Any]
@@ -97,7 +103,7 @@ class Outcome(NamedTuple):
     records: dict[str, Any]
     num_steps: Any
     slope: Array | None
-    energies: Callable[[], tuple[Array, Array]]
+    energies: Callable[[], tuple[Array, Array, Array]]
 
 
 def run_relaxation(
@@ -125,9 +131,10 @@ def run_relaxation(
         end, records, used, slope = _run_until(rule, net, fixed, start, num_steps, look)
     gradients = net.gradients(rule.learn(net, fixed, end))
 
-    def energies() -> tuple[Array, Array]:
+    def energies() -> tuple[Array, Array, Array]:
         first, last = (take_snapshot(rule, net, fixed, state) for state in (start, end))
-        return first.energy, last.energy
+        sizes = [energy(mu).astype(float) for mu in first.mu.values()]
+        return first.energy, last.energy, jnp.sum(jnp.asarray(sizes, float))
 
     x = rule.view(net, fixed, end).x if not clamped else {}
     settled = [x.get(port, net.forward[port]) for port in wiring.graph.outputs]
@@ -173,7 +180,17 @@ def _run_until(
     end, buffers, used, slope = jax.lax.while_loop(
         moves, body, (start, buffers, jnp.asarray(0), infinite)
     )
-    return end, write(buffers, used, end), used, slope
+    return end, _last_repeated(write(buffers, used, end), used), used, slope
+
+
+def _last_repeated(buffers: Any, used: Array) -> Any:
+    """Records with the last entry in all places after it."""
+
+    def repeat(values: Array) -> Array:
+        past = jnp.arange(len(values)) > used
+        return jnp.where(past.reshape(-1, *[1] * (values.ndim - 1)), values[used], values)
+
+    return jax.tree.map(repeat, buffers)
 
 
 def largest(values: Values) -> Array:

@@ -3,7 +3,7 @@
 A choice is a set of *value nodes*: the ports of the operations' graph that have a value of their
 own which inference moves. What lies between them is the vertices' functions (`group_graph`).
 
-- ``"primitive"``: every operation that has an error is a value node.
+- ``"primitive"``: every operation that has an error is a value node: the graph as it is.
 - ``"layer"``: the textbook network ``μ_k = W_k f(x_{k-1}) + b_k``: a vertex ends where an operation
   uses a parameter, and what follows the last one (the loss) belongs to the output.
 - ``"marked"``: the results of the functions that `dendrax.vertex` marked.
@@ -60,10 +60,6 @@ def _active_ports(graph: Graph) -> list[Port]:
     return [Port(v.index, o) for v in graph.active for o in graph.flow.emitted[v.index]]
 
 
-def _every_operation(graph: Graph) -> set[Port]:
-    return set(_active_ports(graph))
-
-
 def _marks(graph: Graph) -> set[Port]:
     return {port for port in _active_ports(graph) if is_marked(graph[port.vertex])}
 
@@ -93,12 +89,14 @@ class _Layer(NamedTuple):
     """A layer under construction: where it would end now, and where its result is by now.
 
     In between are operations that only reshape or scale; a bias may follow these. A layer that only
-    ``scales`` (a normalisation's) may be a factor that its input is yet to be multiplied with.
+    ``scales`` (a normalisation's) may be a factor that what it is ``made_of`` is yet to be
+    multiplied with.
     """
 
     end: Port
     result: Port
     scales: bool = False
+    made_of: frozenset[Port] = frozenset()
 
 
 class _Layers:
@@ -108,7 +106,9 @@ class _Layers:
         self.graph = graph
         self.origin: dict[Port, Origin] = {}
         self.open: dict[Port, _Layer] = {}  # by the port where its result is
-        self.uses = Counter(port for v in graph.vertices for port in v.inputs)
+        self.made_of: dict[Port, frozenset[Port]] = {}  # the layers and data behind a signal
+        self.uses = Counter(port for v in graph.active for port in v.inputs)
+        self.all_scalar = all(v.shape == () for v in graph.active)
         for v in graph.vertices:
             self._visit(v)
 
@@ -124,6 +124,7 @@ class _Layers:
         origin = self._origin(v)
         ports = [Port(v.index, o) for o in range(len(v.outputs))]
         self.origin.update(dict.fromkeys(ports, origin))
+        self.made_of.update(dict.fromkeys(ports, self._made_of(v)))
         if v.function is None or origin in ("number", "constant") or is_marked(v):
             return
         given: list[Origin] = [self.origin[port] for port in v.inputs]
@@ -144,7 +145,7 @@ class _Layers:
         name = _operation(v)
         pairs = zip(v.inputs, given, strict=True)
         others: list[Origin] = [origin for port, origin in pairs if port not in self.open]
-        if self._joins(name, layers, others):
+        if self._joins(name, layers, others) or self._is_applied(v, layers, others):
             for layer in layers:
                 del self.open[layer.result]
             scales = name in PRODUCTS and all(layer.scales for layer in layers)
@@ -156,15 +157,20 @@ class _Layers:
             self._begin([port], scales=name in PRODUCTS)
 
     def _joins(self, name: str, layers: list[_Layer], others: Sequence[Origin]) -> bool:
-        """A bias or scale, a sum of layers, or the signal that a factor was made for."""
+        """A bias or scale, or a sum of layers."""
         if len(layers) == 1 and name in ELEMENTWISE and "parameter" in others:
             return "signal" not in others
-        if len(layers) == 1 and name in PRODUCTS and layers[0].scales:
-            return others == ["signal"]
         return len(layers) == 2 and not others and name in SUMS
 
+    def _is_applied(self, v: Vertex, layers: list[_Layer], others: Sequence[Origin]) -> bool:
+        """Whether a factor is multiplied with the signal that it was made for."""
+        if len(layers) != 1 or not layers[0].scales or others != ["signal"]:
+            return False
+        (signal,) = [port for port in v.inputs if port not in self.open]
+        return _operation(v) in PRODUCTS and not layers[0].made_of.isdisjoint(self.made_of[signal])
+
     def _only_reshapes(self, name: str, others: Sequence[Origin]) -> bool:
-        scales = name in ELEMENTWISE and all(origin == "number" for origin in others)
+        scales = name in (*SUMS, *PRODUCTS) and all(origin == "number" for origin in others)
         return scales or (name in STRUCTURAL and not others)
 
     def _uses_weight(self, given: Sequence[Origin]) -> bool:
@@ -172,13 +178,20 @@ class _Layers:
         return "parameter" in given or ("product" in given and "signal" in given)
 
     def _begin(self, ports: Sequence[Port], *, scales: bool = False) -> None:
-        self.open.update((port, _Layer(port, port, scales)) for port in ports)
+        for port in ports:
+            self.open[port] = _Layer(port, port, scales, self.made_of[port])
+            self.made_of[port] = frozenset({port})
+
+    def _made_of(self, v: Vertex) -> frozenset[Port]:
+        if v.function is None:
+            return frozenset({Port(v.index)}) if v.kind == "data" else frozenset()
+        return frozenset().union(*(self.made_of[port] for port in v.inputs))
 
     def _origin(self, v: Vertex) -> Origin:
         if v.function is None:
             if v.kind == "parameter":
                 return "parameter"
-            return "signal" if v.shape else "number"
+            return "signal" if v.shape or self.all_scalar else "number"
         given: list[Origin] = [self.origin[port] for port in v.inputs]
         if "signal" in given or is_marked(v):
             return "signal"
@@ -226,7 +239,6 @@ def _layer_ends(graph: Graph) -> set[Port]:
 
 
 CHOICES: dict[str, Callable[[Graph], set[Port]]] = {
-    "primitive": _every_operation,
     "layer": _layer_ends,
     "marked": _only_marks,
 }
@@ -267,6 +279,7 @@ class _Grouping:
         self.outside = _outside(graph, nodes)
         self.vertices: list[Vertex] = []
         self.at: dict[Port, Port] = {}
+        self.copies: dict[int, int] = {}
 
     def build(self) -> Graph:
         graph = self.graph
@@ -279,7 +292,8 @@ class _Grouping:
         leaves = tuple(self.at[Port(leaf)].vertex for leaf in graph.leaves)
         outputs = tuple(self.at[port] for port in graph.outputs)
         vertices = tuple(with_unique_names(self.vertices))
-        detail = Detail(graph, {port: self.at[port] for port in sorted(self.nodes)})
+        nodes = {port: self.at[port] for port in sorted(self.nodes)}
+        detail = Detail(graph, nodes, self.copies)
         return Graph(vertices, leaves, outputs, graph.roots, graph.call, detail)
 
     def _ends(self) -> dict[int, list[int]]:
@@ -291,7 +305,7 @@ class _Grouping:
         return ends
 
     def _copy(self, v: Vertex) -> None:
-        index = len(self.vertices)
+        index = self.copies[v.index] = len(self.vertices)
         inputs = tuple(self.at[port] for port in v.inputs)
         self.vertices.append(replace(v, index=index, inputs=inputs))
         self.at.update((Port(v.index, o), Port(index, o)) for o in range(len(v.outputs)))
@@ -347,7 +361,8 @@ class _Grouping:
         """After the parameters that the group uses, as the user would call the layer."""
         if is_marked(v):
             return v.name
-        if any(port.vertex == v.index for port in self.graph.outputs):
+        pairs = zip(self.graph.outputs, self.graph.roots, strict=True)
+        if any(root and port.vertex == v.index for port, root in pairs):
             return "output"
         scope, slash, _ = v.name.rpartition("/")
         names = [self.graph[port.vertex].name for port in inputs if self._is_parameter(port)]

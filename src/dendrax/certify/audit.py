@@ -12,7 +12,6 @@ what these use. Everything else is far away.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +34,7 @@ from dendrax.rules import ZIL, Rule, Timed
 # Where a quantity is: at a vertex (by index), or in the delay line on an edge.
 Place = int | Edge
 SHARED = -1  # at no vertex at all
+_SHARED: frozenset[Place] = frozenset({SHARED})
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,10 @@ def audit(
 ) -> Audit:
     """Which vertices' quantities each update of a rule reads in one time step.
 
-    For `dendrax.ZIL` the step is that of the full dynamics, which the wavefront reproduces.
-    `dendrax.BP` has no time: its step is the whole backward pass.
+    What is traced is the start of the rule, one time step, and the learning. For `dendrax.ZIL` the
+    step is that of the full dynamics, which the wavefront reproduces. `dendrax.BP` has no time: its
+    step is the whole backward pass, from the values of all vertices to the gradients. When to stop
+    (a rule's `tol`) is not part of the step.
 
     **Arguments:**
 
@@ -127,9 +129,9 @@ def audit(
     leaves = graph.call.leaves()
     clamp = clamp_for(graph, None) or Clamp(targets=[_zeros(graph, p) for p in graph.outputs])
     if isinstance(rule, Relaxation):
-        return _audit_relaxation(rule, relaxed_graph(rule, graph), leaves, clamp)  # pyright: ignore[reportArgumentType]
+        return _audit_relaxation(rule, relaxed_graph(rule, graph), leaves, clamp)
     assert isinstance(rule, Timed)
-    if isinstance(rule, ZIL):
+    if rule.has_time:
         return _audit_dynamics(rule, graph, leaves, clamp)
     return _audit_backward(rule, graph, leaves, clamp)
 
@@ -142,7 +144,7 @@ def _zeros(graph: Graph, port: Port) -> Any:
 # ---- one step of each kind of rule ---------------------------------------------------------------
 
 
-def _audit_relaxation(rule: Any, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
+def _audit_relaxation(rule: Relaxation, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
     wiring = wire(graph)
 
     def start(forward: Any) -> Any:
@@ -150,9 +152,9 @@ def _audit_relaxation(rule: Any, graph: Graph, leaves: Sequence[Any], clamp: Cla
 
     def step(forward: Any, state: Any) -> Any:
         net = Network(wiring, forward, clamp)
-        fixed, _ = rule.start(net)
+        fixed, begin = rule.start(net)
         learned = rule.learn(net, fixed, state)
-        return rule.step(net, fixed, state).state, _at_leaves(wiring.graph, learned)
+        return begin, rule.step(net, fixed, state).state, _at_leaves(wiring.graph, learned)
 
     forward = evaluate(wiring.graph, leaves)
     state = jax.eval_shape(start, forward)
@@ -164,7 +166,7 @@ def _at_leaves(graph: Graph, sums: Mapping[Port, Any]) -> dict[Port, Any]:
     return {port: value for port, value in sums.items() if graph[port.vertex].function is None}
 
 
-def _audit_dynamics(rule: ZIL, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
+def _audit_dynamics(rule: Timed, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
     levelled = level_graph(graph)
     delays, schedule = rule.delays(levelled), rule.schedule(levelled)
 
@@ -202,11 +204,9 @@ def _places_of_operations(graph: Graph) -> Mapping[int, set[Place]]:
         return {v.index: {v.index} for v in graph}
     operations = graph.detail.graph
     places: dict[int, set[Place]] = {v.index: set() for v in operations}
-    for leaf, shown in zip(operations.leaves, graph.leaves, strict=True):
-        places[leaf].add(shown)
-    for v in graph:  # what is computed once has kept its name
-        if v.function is not None and not isinstance(v.function, Group):
-            places[operations[v.name].index].add(v.index)
+    for index, shown in graph.detail.copies.items():
+        places[index].add(shown)
+    for v in graph:
         if isinstance(v.function, Group):
             for member in v.function.vertices:
                 places[member.index].add(v.index)
@@ -234,8 +234,8 @@ def _audit_step(
         found = {frozenset(places) for i, places in enumerate(sources) if mask >> i & 1}
         for place in _places(path, at):
             reads.setdefault(place, set()).update(found)
-    if reads.get(SHARED, set()) <= {frozenset({SHARED})}:
-        reads.pop(SHARED, None)  # a clock, which reads nothing but itself
+    if reads.get(SHARED, set()) <= {_SHARED}:  # a clock, which reads nothing but itself
+        reads = {place: found - {_SHARED} for place, found in reads.items() if place != SHARED}
     rows = sorted(reads.items(), key=lambda item: _order(item[0]))
     return Audit(rule, tuple(surroundings.update(place, found) for place, found in rows))
 
@@ -278,24 +278,25 @@ class _Surroundings:
         for place, inputs in self.inputs.items():
             for source in inputs:
                 self.users[source].add(place)
-        self.silent = {v.index for v in graph} - {v.index for v in graph.active}
-        self.silent -= set(graph.leaves)
+        self._read = self._reads(lines)
 
     def near(self, place: Place) -> set[Place]:
         """The neighbourhood of a place."""
         users = self.users[place]
-        blanket = {place, *users, *self._read(place)}
-        return blanket.union(*map(self._read, users))
+        blanket = {place, *users, *self._read[place]}
+        return blanket.union(*(self._read[user] for user in users))
 
-    @functools.cache  # noqa: B019  (lives as long as the audit)
-    def _read(self, place: Place) -> frozenset[Place]:
-        """What a place uses, seen through the vertices that have no error of their own."""
-        found: set[Place] = set()
-        for source in self.inputs[place]:
-            found.add(source)
-            if source in self.silent:
-                found |= self._read(source)
-        return frozenset(found)
+    def _reads(self, lines: Iterable[Edge]) -> dict[Place, frozenset[Place]]:
+        """What each place uses, seen through the vertices that have no error of their own."""
+        loud = {v.index for v in self.graph.active} | set(self.graph.leaves)
+        found: dict[Place, frozenset[Place]] = {
+            edge: frozenset(self.inputs[edge]) for edge in lines
+        }
+        for v in self.graph:
+            inputs = self.inputs[v.index]
+            behind = [found[i] for i in inputs if isinstance(i, int) and i not in loud]
+            found[v.index] = frozenset(inputs).union(*behind)
+        return found
 
     def update(self, place: Place, reads: set[frozenset[Place]]) -> Update:
         near = self.near(place) if place != SHARED else set()

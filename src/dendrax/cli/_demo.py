@@ -72,7 +72,7 @@ def _original_divergence(key: str) -> tuple[tuple[int, int, int], float]:
     """
     with jax.enable_x64(True):
         p = problem(key, dtype=jnp.float64, small=True)
-        graph = dendrax.trace(p.predict, p.model, p.inputs)
+        graph = dendrax.trace(p.predict, p.model, p.inputs, vertices="layer")
         levelled = dendrax.level(graph)
         counts = len(levelled.level_of), len(levelled.levels), levelled.num_delays
 
@@ -147,11 +147,10 @@ def _number(divergence: float) -> str:
 
 def _verdict(console: Console, rows: list[Row]) -> None:
     console.print(
-        "vertices, levels, delays: the small network's graph, every operation a vertex; delays "
-        "are the identity vertices that keep errors in step.\n"
+        "vertices, levels, delays: the small network's graph, every layer a vertex; delays are "
+        "the identity vertices that keep errors in step.\n"
         "original: Z-IL without levels, the distance of its update to backprop's (small network, "
-        "float64, output clamped to a target; below 1e-12 is rounding of the compiled loop; "
-        "where it diverges its value nodes overflow).\n"
+        "float64, output clamped to a target; below 1e-12 is rounding of the compiled loop).\n"
         "Z-IL: with levels, the distance to jax.grad (full-size network, float32, compiled); 0.0 "
         "means that every bit agrees.\n"
         "time/BP: Z-IL's update against jax.value_and_grad's, median of interleaved runs.",

@@ -1,6 +1,6 @@
 """The learning rules."""
 
-from dendrax.rules._base import Rule as Rule
+from dendrax._rule import Rule as Rule
 from dendrax.rules._base import Timed as Timed
 from dendrax.rules.bp import BP as BP
 from dendrax.rules.error_pc import ErrorPC as ErrorPC

@@ -1,4 +1,4 @@
-"""What a learning rule is: a frozen set of settings that says how the graph is to be run."""
+"""Rules are frozen sets of settings: those that keep time, and how settings are checked."""
 
 from __future__ import annotations
 
@@ -12,16 +12,7 @@ from dendrax._dynamics import Schedule
 from dendrax._errors import complain
 from dendrax._graph import Edge
 from dendrax._level import LevelledGraph
-
-
-class Rule:
-    """A way to assign errors to the vertices of a graph and gradients to its leaves.
-
-    A rule is either `Timed`, or a `dendrax._relax.Relaxation`. ``vertices`` is the choice of
-    vertices that it is meant for.
-    """
-
-    vertices: ClassVar[str] = "layer"
+from dendrax._rule import Rule
 
 
 class Timed(Rule, abc.ABC):
@@ -32,6 +23,11 @@ class Timed(Rule, abc.ABC):
     """
 
     vertices: ClassVar[str] = "primitive"
+
+    @property
+    def has_time(self) -> bool:
+        """Whether there are dynamics at all."""
+        return True
 
     @property
     @abc.abstractmethod
@@ -61,7 +57,9 @@ def check_positive(setting: str, value: Any, remedy: str) -> None:
         or not math.isfinite(value)
         or value <= 0
     ):
-        raise complain(ValueError, f"{setting}={value!r} is not a positive number.", remedy=remedy)
+        raise complain(
+            ValueError, f"{setting}={value!r} is not a positive Python number.", remedy=remedy
+        )
 
 
 def check_gamma(rule: str, gamma: Any) -> None:
@@ -76,3 +74,16 @@ def check_num_steps(rule: str, num_steps: Any, remedy: str) -> None:
         raise complain(
             ValueError, f"{rule}: num_steps={num_steps!r} is not a positive integer.", remedy=remedy
         )
+
+
+def as_floats(rule: Any, *settings: str) -> None:
+    """Numbers of NumPy become Python's, which take on the dtype of whatever they meet."""
+    for name in settings:
+        value = getattr(rule, name)
+        if isinstance(value, numbers.Real):
+            object.__setattr__(rule, name, float(value))
+
+
+def smaller_gamma(gamma: float) -> str:
+    """What to try when inference diverges."""
+    return f"a smaller gamma than {gamma:g}, for instance {gamma / 4:.3g}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dendrax._errors import complain, one_of
@@ -14,41 +14,69 @@ Precision = float | Callable[[Vertex], float]
 
 
 def check_precision(rule: str, precision: Any, batch: Any) -> None:
-    """A precision is a positive number or a function, a batch ``None`` or ``"mean"``."""
+    """A precision is a positive number or a function, a batch ``None``, ``"mean"`` or a size."""
     if not callable(precision):
         remedy = "Larger than 1 brings IL nearer to backpropagation, smaller takes it further away."
         check_positive(f"{rule}: precision", precision, remedy)
-    one_of(f"{rule}: batch", batch, (None, "mean"))
+    if isinstance(batch, bool) or not isinstance(batch, int):
+        one_of(f"{rule}: batch", batch, (None, "mean"))
+    elif batch < 1:
+        raise complain(ValueError, f"{rule}: batch={batch} is not the size of a batch.")
 
 
 def precisions(
-    rule: str, precision: Precision, batch: str | None, net: Network
+    rule: str, precision: Precision, batch: str | int | None, net: Network
 ) -> Mapping[Port, float]:
     """π of each value node."""
-    share = 1 / batch_size(rule, net) if batch == "mean" and net.wiring.nodes else 1
+    chosen = {
+        port: _precision(rule, precision, net.wiring.vertex(port)) for port in net.wiring.nodes
+    }
+    if batch is None:
+        return chosen
+    own = [port for port in chosen if not _is_shared(net, net.wiring.vertex(port))]
+    size = batch if isinstance(batch, int) else batch_size(rule, net, own) if own else 1
+    return {port: value / size if port in own else value for port, value in chosen.items()}
+
+
+def _precision(rule: str, precision: Precision, vertex: Vertex) -> float:
     if not callable(precision):
-        return dict.fromkeys(net.wiring.nodes, precision * share)
-    found = {port: precision(net.wiring.vertex(port)) for port in net.wiring.nodes}
-    for port, value in found.items():
-        name = net.wiring.vertex(port).name
-        check_positive(f"{rule}: precision of {name}", value, "Return a number for each vertex.")
-    return {port: float(value) * share for port, value in found.items()}
+        return precision
+    value = precision(vertex)
+    check_positive(f"{rule}: precision of {vertex.name}", value, "Return a number for each vertex.")
+    return float(value)
 
 
-def batch_size(rule: str, net: Network) -> int:
-    """The size of the axis that all value nodes share: the first of each, or the only common one.
+def _is_shared(net: Network, vertex: Vertex) -> bool:
+    """Whether all samples share a value node: it is made of parameters alone."""
+    graph, todo, seen = net.wiring.shown, [vertex], set()
+    while todo:
+        v = todo.pop()
+        if v.kind != "parameter" and not v.inputs and v.shape:
+            return False
+        fresh = [source for source in graph.inputs(v) if source.index not in seen]
+        seen.update(source.index for source in fresh)
+        todo += fresh
+    return True
+
+
+def batch_size(rule: str, net: Network, nodes: Sequence[Port]) -> int:
+    """The size of the axis that all value nodes share; the data tell it from the others.
 
     A vectorised layer may leave the batch at another axis than the first.
     """
-    shapes = [net.forward[port].shape for port in net.wiring.nodes]
-    first = {shape[0] if shape else None for shape in shapes}
-    common = first if len(first) == 1 else set.intersection(*map(set, shapes))
-    if len(common) != 1 or None in common:
-        found = ", ".join(str(shape) for shape in dict.fromkeys(shapes))
-        raise complain(
-            ValueError,
-            f"{rule}: batch='mean' needs one axis that all value nodes share, but their shapes "
-            f"are {found}.",
-            remedy="Give the size of the batch yourself: precision=1/B instead of batch='mean'.",
-        )
-    return next(size for size in common if size is not None)
+    shapes = [net.forward[port].shape for port in nodes]
+    common = set.intersection(*map(set, shapes))
+    data = [leaf.shape for leaf in net.wiring.graph.data if leaf.shape]
+    first, every = {shape[0] for shape in data}, {size for shape in data for size in shape}
+    for found in (common & first, common & every, common):
+        if len(found) == 1:
+            return min(found)
+        if found:
+            break
+    listed = ", ".join(str(shape) for shape in dict.fromkeys(shapes))
+    raise complain(
+        ValueError,
+        f"{rule}: batch='mean' needs one axis that the data and all value nodes share, but the "
+        f"shapes of these are {listed}, and the size could be any of {sorted(found) or 'none'}.",
+        remedy="Give the size of the batch yourself: batch=32 in place of batch='mean'.",
+    )

@@ -33,6 +33,10 @@ class BP(Timed):
     """
 
     @property
+    def has_time(self) -> bool:
+        return False
+
+    @property
     def is_wave(self) -> bool:
         return True
 

@@ -11,13 +11,19 @@ import jax.numpy as jnp
 from dendrax._graph import Flow, Graph, Port
 from dendrax._network import Network, Pullbacks, Values
 from dendrax._relax import Relaxation, Step, View
-from dendrax.rules._base import Rule, check_gamma, check_num_steps, check_positive
+from dendrax.rules._base import (
+    as_floats,
+    check_gamma,
+    check_num_steps,
+    check_positive,
+    smaller_gamma,
+)
+from dendrax.rules._descent import divided, weighted
 from dendrax.rules._precision import Precision, check_precision, precisions
-from dendrax.rules.il import divided, weighted
 
 
 @dataclass(frozen=True)
-class ErrorPC(Relaxation, Rule):
+class ErrorPC(Relaxation):
     r"""Error optimisation, "ePC" (Goemaere et al. 2025, arXiv:2505.20137).
 
     The same energy as `dendrax.IL`'s, but a value node is what its prediction and its error say,
@@ -53,7 +59,7 @@ class ErrorPC(Relaxation, Rule):
     gamma: float = 0.1
     precision: Precision = 1.0
     tol: float | None = None
-    batch: str | None = None
+    batch: str | int | None = None
 
     def __post_init__(self) -> None:
         check_num_steps("ErrorPC", self.num_steps, "5 to 20 are enough.")
@@ -61,6 +67,7 @@ class ErrorPC(Relaxation, Rule):
         check_precision("ErrorPC", self.precision, self.batch)
         if self.tol is not None:
             check_positive("ErrorPC: tol", self.tol, "Leave it out to run all steps.")
+        as_floats(self, "gamma", "precision", "tol")
 
     def steps(self, graph: Graph) -> int:
         return self.num_steps
@@ -93,6 +100,9 @@ class ErrorPC(Relaxation, Rule):
     def view(self, net: Network, fixed: None, state: Values) -> View:
         mu, _ = self._predict(net, net.wiring.nothing, state)
         return View({port: _value(mu[port], e) for port, e in state.items()}, mu, state)
+
+    def remedy(self) -> str:
+        return smaller_gamma(self.gamma)
 
 
 def _value(mu: Any, epsilon: Any) -> Any:

@@ -14,7 +14,7 @@ from dendrax._graph import Graph, Port
 from dendrax._level import level_graph
 from dendrax._network import Network, Pullbacks, Values
 from dendrax._relax import Relaxation, Step, View
-from dendrax.rules._base import Rule, check_gamma, check_num_steps
+from dendrax.rules._base import as_floats, check_gamma, check_num_steps, smaller_gamma
 
 
 class _Frozen(NamedTuple):
@@ -27,7 +27,7 @@ class _Frozen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FixedPrediction(Relaxation, Rule):
+class FixedPrediction(Relaxation):
     r"""The fixed prediction assumption (Millidge, Tschantz and Buckley 2020, arXiv:2006.04182).
 
     Predictions and local derivatives stay what they were at the forward pass, $\mu_j^0$; only
@@ -42,7 +42,8 @@ class FixedPrediction(Relaxation, Rule):
 
     **Arguments:**
 
-    - `num_steps`: how many steps; by default as many as the graph has levels.
+    - `num_steps`: how many steps; by default as many as it takes the error of the output to reach
+      the last vertex.
     - `gamma`: the integration step $\gamma$.
 
     !!! example
@@ -61,7 +62,7 @@ class FixedPrediction(Relaxation, Rule):
 
     def __post_init__(self) -> None:
         if self.num_steps is not None:
-            remedy = "Leave it out to run as many steps as the graph has levels."
+            remedy = "Leave it out to run as many steps as the graph is deep."
             check_num_steps("FixedPrediction", self.num_steps, remedy)
         check_gamma("FixedPrediction", self.gamma)
         if self.gamma >= 2:
@@ -70,11 +71,12 @@ class FixedPrediction(Relaxation, Rule):
                 f"FixedPrediction: gamma={self.gamma} makes the errors grow without end.",
                 remedy="They converge for gamma between 0 and 2, and fastest for gamma=1.",
             )
+        as_floats(self, "gamma")
 
     def steps(self, graph: Graph) -> int:
         if self.num_steps is not None:
             return self.num_steps
-        return max(1, max(level_graph(graph).level_of.values(), default=1))
+        return max(1, max(level_graph(graph).level_of.values(), default=1) - 1)
 
     def precisions(self, net: Network) -> Mapping[Port, float]:
         return dict.fromkeys(net.wiring.nodes, 1.0)
@@ -114,3 +116,6 @@ class FixedPrediction(Relaxation, Rule):
     def view(self, net: Network, fixed: _Frozen, state: Values) -> View:
         x = {port: fixed.mu[port] - jnp.conj(e) for port, e in state.items()}
         return View(x, fixed.mu, state)
+
+    def remedy(self) -> str:
+        return smaller_gamma(self.gamma)

@@ -8,14 +8,20 @@ from typing import Any, NamedTuple
 
 import jax
 
-from dendrax._equations import prediction_error, value_change
 from dendrax._errors import complain, one_of
 from dendrax._graph import Graph, Port, Vertex
 from dendrax._network import Network, Values
 from dendrax._relax import Relaxation, Step, View
-from dendrax.rules._base import Rule, check_gamma, check_num_steps, check_positive
+from dendrax.rules._base import (
+    as_floats,
+    check_gamma,
+    check_num_steps,
+    check_positive,
+    smaller_gamma,
+)
+from dendrax.rules._descent import descend, look, moved, start_values
 from dendrax.rules._precision import Precision, check_precision, precisions
-from dendrax.rules._start import check_init, start_at
+from dendrax.rules._start import check_init
 
 
 class _State(NamedTuple):
@@ -24,7 +30,7 @@ class _State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class IL(Relaxation, Rule):
+class IL(Relaxation):
     r"""Inference learning (Rao and Ballard 1999; Whittington and Bogacz 2017; the paper's IL).
 
     With the output clamped, the value nodes descend the energy
@@ -49,11 +55,14 @@ class IL(Relaxation, Rule):
       standard normal noise from a fixed seed), or a function `(vertex, mu) -> x`.
     - `optimizer`: any optax optimizer for the value nodes, in place of the step of size `gamma`.
       It is given $\tfrac{1}{\pi_i} \partial F / \partial x_i$.
-    - `tol`: stop once no $\tfrac{1}{\pi_i} |\partial F / \partial x_i|$ is larger.
-    - `batch`: `"mean"` says that the loss is a mean over a batch of $B$ samples. That makes the
+    - `tol`: stop once no $\tfrac{1}{\pi_i} |\partial F / \partial x_i|$ is larger. Somebody has to
+      look at all value nodes for that, and the result cannot be differentiated again.
+    - `batch`: `"mean"`, or the number of samples $B$ where it cannot be told from the shapes, says
+      that the loss is a mean over a batch. That makes the
       output's error $1/B$ of what a single sample would have, and IL look more like
       backpropagation than it is; $\pi / B$ in place of $\pi$ makes the result the mean of what IL
-      gives for each sample.
+      gives for each sample. (What the samples share, such as a parameter that waits in the delays
+      of a levelled graph, keeps its $\pi$.)
     - `levelled`: whether errors are kept in step by delays, as in Z-IL. Each identity vertex then
       has a value node and an error too.
 
@@ -78,7 +87,7 @@ class IL(Relaxation, Rule):
     init: str | Callable[[Vertex, Any], Any] = "forward"
     optimizer: Any = None
     tol: float | None = None
-    batch: str | None = None
+    batch: str | int | None = None
     levelled: bool = False
 
     def __post_init__(self) -> None:
@@ -90,6 +99,7 @@ class IL(Relaxation, Rule):
         if self.tol is not None:
             check_positive("IL: tol", self.tol, "Leave it out to run all steps.")
         one_of("IL: levelled", self.levelled, (True, False))
+        as_floats(self, "gamma", "precision", "tol")
 
     def steps(self, graph: Graph) -> int:
         return self.num_steps
@@ -103,56 +113,24 @@ class IL(Relaxation, Rule):
         return None, _State(x, None if self.optimizer is None else self.optimizer.init(x))
 
     def step(self, net: Network, fixed: None, state: _State) -> Step:
-        flow, x, precision = net.wiring.to_nodes, state.x, self.precisions(net)
-        mu, pullbacks = net.predict(flow, lambda port, _: x[port])
-        epsilon = {port: prediction_error(mu[port], x[port]) for port in x}
-        arrived = net.send(flow, pullbacks, weighted(net, mu, epsilon, precision))
-        slope = {
-            port: value_change(1, e, divided(arrived.get(port), precision[port]))
-            for port, e in epsilon.items()
-        }
+        x, slope = state.x, descend(net, net.wiring.to_nodes, state.x, self.precisions(net)).slope
         if self.optimizer is None:
             return Step(_State(moved(x, self.gamma, slope), None), slope)
         gradient = jax.tree.map(lambda value: -value, slope)
         change, optimizer = self.optimizer.update(gradient, state.optimizer, x)
-        return Step(_State(jax.tree.map(jax.lax.add, x, change), optimizer), slope)
+        after = jax.tree.map(lambda value, dx: value + dx.astype(value.dtype), x, change)
+        return Step(_State(after, optimizer), slope)
 
     def learn(self, net: Network, fixed: None, state: _State) -> Values:
-        flow, x = net.wiring.to_parameters, state.x
-        mu, pullbacks = net.predict(flow, lambda port, _: x[port])
-        epsilon = {port: prediction_error(mu[port], x[port]) for port in x}
-        return net.send(flow, pullbacks, weighted(net, mu, epsilon, self.precisions(net)))
+        return descend(net, net.wiring.to_parameters, state.x, self.precisions(net)).arrived
 
     def view(self, net: Network, fixed: None, state: _State) -> View:
-        x = state.x
-        mu, _ = net.predict(net.wiring.nothing, lambda port, _: x[port])
-        return View(x, mu, {port: prediction_error(mu[port], x[port]) for port in x})
+        return look(net, state.x)
 
-
-def start_values(net: Network, init: str | Callable[[Vertex, Any], Any]) -> Values:
-    """The value nodes at their start."""
-    begin = start_at(init)
-    if begin is None:
-        return net.values
-    return {port: begin(net.wiring.vertex(port), value) for port, value in net.values.items()}
-
-
-def weighted(net: Network, mu: Values, epsilon: Values, precision: Mapping[Port, float]) -> Values:
-    """π ε of the value nodes, and the errors of the outputs."""
-    inner = {
-        port: e if precision[port] == 1 else precision[port] * e for port, e in epsilon.items()
-    }
-    return {**inner, **net.output_errors(mu)}
-
-
-def divided(message: Any, precision: float) -> Any:
-    """A sum of messages in units of the internal energy; ``None`` if there is none."""
-    return message if message is None or precision == 1 else message / precision
-
-
-def moved(x: Values, gamma: float, slope: Values) -> Values:
-    """x + γ slope."""
-    return {port: value + gamma * slope[port] for port, value in x.items()}
+    def remedy(self) -> str:
+        if self.optimizer is None:
+            return f"{smaller_gamma(self.gamma)}, or optimizer=optax.adam(0.01)"
+        return "an optimizer with a smaller learning rate"
 
 
 def check_optimizer(rule: str, optimizer: Any) -> None:

@@ -8,24 +8,32 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from dendrax._equations import prediction_error, value_change
 from dendrax._errors import one_of
 from dendrax._graph import Graph, Port, Vertex
 from dendrax._network import Network, Values
 from dendrax._relax import Relaxation, Step, View
-from dendrax.rules._base import Rule, check_gamma, check_num_steps, check_positive
+from dendrax.rules._base import (
+    as_floats,
+    check_gamma,
+    check_num_steps,
+    check_positive,
+    smaller_gamma,
+)
+from dendrax.rules._descent import descend, look, moved, start_values
 from dendrax.rules._precision import Precision, check_precision, precisions
 from dendrax.rules._start import check_init
-from dendrax.rules.il import divided, moved, start_values, weighted
 
 
 class _State(NamedTuple):
+    """``total`` is the sum of the gradients so far; a difference of weights would lose digits."""
+
     x: Values
     parameters: Values
+    total: Values
 
 
 @dataclass(frozen=True)
-class IncrementalPC(Relaxation, Rule):
+class IncrementalPC(Relaxation):
     r"""Incremental predictive coding (Salvatori et al. 2022, arXiv:2212.00720).
 
     As `dendrax.IL`, but value nodes and parameters descend the energy at the same time:
@@ -33,7 +41,7 @@ class IncrementalPC(Relaxation, Rule):
     $$\Delta x_i = -\frac{\gamma}{\pi_i} \frac{\partial F}{\partial x_i}, \qquad
     \Delta \zeta = -\alpha \frac{\partial F}{\partial \zeta} \qquad \text{at every step.}$$
 
-    The gradient handed back is $(\zeta_0 - \zeta_T) / \alpha$, the sum over the steps: plain
+    The gradient handed back is the sum over the steps, $(\zeta_0 - \zeta_T) / \alpha$: plain
     gradient descent with step size $\alpha$ then lands where the rule has moved the parameters to.
 
     **Arguments:**
@@ -63,7 +71,7 @@ class IncrementalPC(Relaxation, Rule):
     learning_rate: float = 0.001
     precision: Precision = 1.0
     init: str | Callable[[Vertex, Any], Any] = "forward"
-    batch: str | None = None
+    batch: str | int | None = None
     levelled: bool = False
 
     def __post_init__(self) -> None:
@@ -74,6 +82,7 @@ class IncrementalPC(Relaxation, Rule):
         check_precision("IncrementalPC", self.precision, self.batch)
         check_init("IncrementalPC", self.init)
         one_of("IncrementalPC: levelled", self.levelled, (True, False))
+        as_floats(self, "gamma", "learning_rate", "precision")
 
     def steps(self, graph: Graph) -> int:
         return self.num_steps
@@ -83,28 +92,33 @@ class IncrementalPC(Relaxation, Rule):
 
     def start(self, net: Network) -> tuple[None, _State]:
         net.prepare(net.wiring.to_both, learns=True)
-        return None, _State(start_values(net, self.init), net.parameters)
+        parameters = net.parameters
+        nothing = {port: jnp.zeros_like(value) for port, value in parameters.items()}
+        return None, _State(start_values(net, self.init), parameters, nothing)
 
     def step(self, net: Network, fixed: None, state: _State) -> Step:
-        flow, x, precision = net.wiring.to_both, state.x, self.precisions(net)
-        mu, pullbacks = net.predict(flow, lambda port, _: x[port], state.parameters)
-        epsilon = {port: prediction_error(mu[port], x[port]) for port in x}
-        arrived = net.send(flow, pullbacks, weighted(net, mu, epsilon, precision))
-        slope = {
-            port: value_change(1, e, divided(arrived.get(port), precision[port]))
-            for port, e in epsilon.items()
-        }
-        parameters = {
-            port: value - self.learning_rate * jnp.conj(arrived[port]) if port in arrived else value
-            for port, value in state.parameters.items()
-        }
-        return Step(_State(moved(x, self.gamma, slope), parameters), slope)
+        flow, precision = net.wiring.to_both, self.precisions(net)
+        arrived, slope = descend(net, flow, state.x, precision, state.parameters)
+        gradient = {port: arrived[port] for port in state.parameters if port in arrived}
+        change = {port: -self.learning_rate * jnp.conj(g) for port, g in gradient.items()}
+        after = _State(
+            moved(state.x, self.gamma, slope),
+            {
+                port: w + change[port] if port in change else w
+                for port, w in state.parameters.items()
+            },
+            {
+                port: s + gradient[port] if port in gradient else s
+                for port, s in state.total.items()
+            },
+        )
+        return Step(after, slope)
 
     def learn(self, net: Network, fixed: None, state: _State) -> Values:
-        now, before = state.parameters, net.parameters
-        return {port: jnp.conj(before[port] - now[port]) / self.learning_rate for port in now}
+        return state.total
 
     def view(self, net: Network, fixed: None, state: _State) -> View:
-        x = state.x
-        mu, _ = net.predict(net.wiring.nothing, lambda port, _: x[port], state.parameters)
-        return View(x, mu, {port: prediction_error(mu[port], x[port]) for port in x})
+        return look(net, state.x, state.parameters)
+
+    def remedy(self) -> str:
+        return f"{smaller_gamma(self.gamma)}, or a smaller learning_rate"
