@@ -85,8 +85,8 @@ def table(rows: list[Row]) -> Table:
     found = Table(
         title="One pass over 5000 images of FashionMNIST, MLP 784-128-128-10",
         caption="local: dendrax.audit, from the data flow of one step; distance: of the first "
-        "gradient to jax.grad's, relative (IncrementalPC's is a sum over its steps); accuracy: on 1000 "
-        "test images",
+        "gradient to jax.grad's, relative (IncrementalPC's is a sum over its steps); accuracy: on "
+        "1000 test images",
     )
     found.add_column("rule")
     for title in ("local", "distance", "accuracy", "ms/update"):
