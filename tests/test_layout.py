@@ -19,6 +19,7 @@ FLOW = (
     "_wavefront",
     "_regions",
     "_flatten",
+    "_layers",
     "_vertices",
     "_level",
     "_check_graph",

@@ -58,8 +58,7 @@ class Contraction:
             precision=params["precision"],
             preferred_element_type=aval.dtype,
         )
-        order = (*kept, *contracted)
-        return jnp.transpose(message, tuple(order.index(axis) for axis in range(len(order))))
+        return moved_back(message, (*kept, *contracted))
 
     def linearise(
         self, inputs: Sequence[Any], received: tuple[int, ...], summed: tuple[int, ...]
@@ -88,6 +87,11 @@ def _contracted(equation: Equation) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """
     (left, right), _ = equation.jaxpr.eqns[0].params["dimension_numbers"]
     return tuple(left), tuple(right)
+
+
+def moved_back(value: Any, places: Sequence[int]) -> Any:
+    """Axis ``k`` of the value goes to ``places[k]``."""
+    return jnp.transpose(value, tuple(places.index(axis) for axis in range(len(places))))
 
 
 def _others(ndim: int, axes: Sequence[int]) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from dendrax._contraction import moved_back
 from dendrax._local import Equation
 
 IMAGE, KERNEL = 0, 1
@@ -106,7 +107,7 @@ class Convolution:
             preferred_element_type=self.kernel.dtype,
         )
         out, into, *spatial = specs.rhs_spec
-        return _moved_back(message, (into, *spatial, out))
+        return moved_back(message, (into, *spatial, out))
 
     def _convolve(self, image: Any, kernel: Any, **settings: Any) -> Any:
         return _convolve(
@@ -196,12 +197,7 @@ def _channels_last(value: Any, spec: Sequence[int]) -> Any:
 
 def _channels_back(value: Any, spec: Sequence[int]) -> Any:
     batch, channels, *spatial = spec
-    return _moved_back(value, (batch, *spatial, channels))
-
-
-def _moved_back(value: Any, places: Sequence[int]) -> Any:
-    """Axis ``k`` of the value goes to ``places[k]``."""
-    return jnp.transpose(value, tuple(places.index(axis) for axis in range(len(places))))
+    return moved_back(value, (batch, *spatial, channels))
 
 
 def _swap_channels(kernel: Any, groups: int) -> Any:

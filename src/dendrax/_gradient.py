@@ -217,7 +217,7 @@ def relaxed_graph(rule: Relaxation, graph: Graph) -> Graph:
             "can relax (and the first step's gradient is backpropagation's). Choose other "
             "vertices, or mark some with dendrax.vertex."
         )
-    if not getattr(rule, "levelled", False):
+    if not rule.levelled:
         return graph
     return checked(level_graph(graph)).expand()
 

@@ -47,6 +47,7 @@ class Relaxation(Rule, abc.ABC):
     """
 
     tol: float | None = None
+    levelled: bool = False
     descends: ClassVar[bool] = True  # whether the energy goes down when all is well
 
     @abc.abstractmethod

@@ -53,8 +53,8 @@ class IL(Relaxation):
       to infinity, converged IL tends to backpropagation.
     - `init`: where value nodes start: `"forward"`, `"zeros"`, `"noise"` (the forward pass plus
       standard normal noise from a fixed seed), or a function `(vertex, mu) -> x`.
-    - `optimizer`: any optax optimizer for the value nodes, in place of the step of size `gamma`.
-      It is given $\tfrac{1}{\pi_i} \partial F / \partial x_i$.
+    - `optimizer`: any optax optimizer that needs no more than gradients, for the value nodes, in
+      place of the step of size `gamma`. It is given $\tfrac{1}{\pi_i} \partial F / \partial x_i$.
     - `tol`: stop once no $\tfrac{1}{\pi_i} |\partial F / \partial x_i|$ is larger. Somebody has to
       look at all value nodes for that, and the result cannot be differentiated again.
     - `batch`: `"mean"`, or the number of samples $B$ where it cannot be told from the shapes, says
