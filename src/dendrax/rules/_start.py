@@ -13,8 +13,11 @@ from dendrax._graph import Vertex
 
 
 def _noise(vertex: Vertex, mu: Any) -> Any:
-    key = jax.random.fold_in(jax.random.key(0), vertex.index)
-    return mu + jax.random.normal(key, mu.shape, mu.dtype)
+    # Also where the user runs operation by operation: a generator of bits, run so, takes seconds.
+    with jax.disable_jit(False):
+        key = jax.random.fold_in(jax.random.key(0), vertex.index)
+        noise = jax.random.normal(key, mu.shape, mu.dtype)
+    return mu + noise
 
 
 def _zeros(vertex: Vertex, mu: Any) -> Any:

