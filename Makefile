@@ -9,15 +9,15 @@ BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip -qq
 
 # The extras behind each stamp. pyright reads the models and the command line, so lint needs theirs.
-EXTRAS_demo := models,cli
+EXTRAS_demo := paper,atari
 EXTRAS_test := test
-EXTRAS_lint := lint,models,cli
+EXTRAS_lint := lint,paper,atari
 EXTRAS_bench := bench
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-all lint ruff-check ruff-format pyright format bench bench-peers clean
+.PHONY: help demo paper test test-all lint ruff-check ruff-format pyright format bench bench-peers clean
 
 help: ## Show this list
 	@echo "usage: make TARGET [PYTHON=python3] [VENV=.venv] [ARGS='more arguments']"
@@ -26,6 +26,9 @@ help: ## Show this list
 
 demo: $(VENV)/.stamp-demo ## Run the demonstration
 	$(BIN)/dendrax demo $(ARGS)
+
+paper: $(VENV)/.stamp-demo ## Reproduce the paper's experiments (hours; ARGS=--quick: ten minutes)
+	$(BIN)/dendrax paper all $(ARGS)
 
 test: $(VENV)/.stamp-test ## Run the tests, except the slow ones
 	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)

@@ -1,3 +1,3 @@
-"""The command line: ``dendrax demo``."""
+"""The command line: ``dendrax demo``, ``dendrax paper``, ``dendrax data``."""
 
 from dendrax.cli._main import main as main

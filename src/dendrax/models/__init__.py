@@ -4,6 +4,7 @@ Nothing here imports the rest of dendrax: a model is an ordinary JAX function of
 """
 
 from ._cnn import CNN, AlexNet
+from ._digest import digest
 from ._dtype import astype
 from ._mlp import MLP
 from ._problem import PROBLEMS, Problem, cross_entropy_loss, problem, squared_error_loss
@@ -23,6 +24,7 @@ __all__ = [
     "Transformer",
     "astype",
     "cross_entropy_loss",
+    "digest",
     "problem",
     "squared_error_loss",
 ]

@@ -1,0 +1,23 @@
+"""A reinforcement-learning agent, on a recurrent network that any dendrax rule can train.
+
+The files: `_settings` (what defines a run), `_replay` (what the agent remembers), `_q_learning`
+(targets and updates), `_policy` (choosing actions, measuring), `_play` (the agent), `_curve` (its
+scores), `_checkpoint` (saving all of it), `_train` (a whole run).
+"""
+
+from dendrax.agent._checkpoint import load as load
+from dendrax.agent._checkpoint import save as save
+from dendrax.agent._curve import Curve as Curve
+from dendrax.agent._play import Agent as Agent
+from dendrax.agent._policy import evaluate as evaluate
+from dendrax.agent._policy import random_score as random_score
+from dendrax.agent._q_learning import Learner as Learner
+from dendrax.agent._q_learning import QState as QState
+from dendrax.agent._replay import Batch as Batch
+from dendrax.agent._replay import Replay as Replay
+from dendrax.agent._settings import QSettings as QSettings
+from dendrax.agent._settings import epsilon_at as epsilon_at
+from dendrax.agent._train import Point as Point
+from dendrax.agent._train import Transitions as Transitions
+from dendrax.agent._train import train as train
+from dendrax.agent._train import transitions as transitions

@@ -1,0 +1,184 @@
+"""What is learned in the training experiments: a model, data, a loss and an optimizer.
+
+The rule is all that differs between two runs of a course. Every course has integer classes as
+targets (the next character, for the text), so its accuracy is the share of classes that are right.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from dendrax import BP, IL, ZIL, ErrorPC, FixedPrediction, IncrementalPC, data
+from dendrax.experiments._library import Library, Samples
+from dendrax.models import MLP, AlexNet, ResNet18, Transformer, cross_entropy_loss
+from dendrax.rules import Rule
+
+
+@dataclass(frozen=True)
+class Course:
+    """One thing to learn.
+
+    - ``samples``: inputs and integer classes.
+    - ``make``: draws the model from a ``key=``.
+    - ``classes``: the number of classes.
+    - ``num_updates``: of each rule, for those that cost more than a hundred times what BP does.
+    - ``rules``: who learns it, by name; None is `jax.grad` itself.
+    - ``seeds``: how many times, from different starts.
+    """
+
+    name: str
+    samples: Samples
+    make: Callable[..., Any]
+    classes: int
+    batch_size: int
+    num_updates: int
+    learning_rate: float
+    rules: dict[str, Rule | None]
+    shorter: int = 1
+    seeds: int = 1
+    num_points: int = 20
+    weight_decay: float = 0.01
+
+    def length(self, name: str) -> int:
+        """The number of updates; rules that relax get fewer where they are slow."""
+        return (
+            self.num_updates if name in ("JAX", "BP", "Z-IL") else self.num_updates // self.shorter
+        )
+
+    def optimizer(self, rule: Rule | None) -> optax.GradientTransformation:
+        """AdamW with a cosine schedule. Incremental PC has a rate of its own, and takes it."""
+        if isinstance(rule, IncrementalPC):
+            return optax.sgd(rule.learning_rate)
+        schedule = optax.cosine_decay_schedule(self.learning_rate, self.num_updates)
+        return optax.adamw(schedule, weight_decay=self.weight_decay)
+
+    def loss(self, model: Any, inputs: jax.Array, labels: jax.Array) -> jax.Array:
+        """The cross entropy of a batch, in mean over it (and over the positions of a text)."""
+        target = jax.nn.one_hot(labels, self.classes, dtype=jnp.float32)
+        return cross_entropy_loss(model, inputs, target)
+
+    def order(self, seed: int, update: int) -> np.ndarray:
+        """The samples of one update: a new permutation for each pass over the data."""
+        per_pass = len(self.samples.train_labels) // self.batch_size
+        turn, place = divmod(update, per_pass)
+        return _permutation(len(self.samples.train_labels), seed, turn)[
+            place * self.batch_size : (place + 1) * self.batch_size
+        ]
+
+
+@functools.lru_cache(maxsize=4)
+def _permutation(count: int, seed: int, turn: int) -> np.ndarray:
+    return np.random.default_rng((seed, turn)).permutation(count).astype(np.int32)
+
+
+def courses(library: Library, *, quick: bool) -> list[Course]:
+    """MLP and AlexNet on FashionMNIST, ResNet18 on CIFAR-10, a Transformer on Moby Dick."""
+    return [
+        mlp_course(library, quick=quick),
+        _alexnet(library, quick),
+        _resnet18(library, quick),
+        _transformer(quick),
+    ]
+
+
+def mlp_course(library: Library, *, quick: bool) -> Course:
+    """Every rule learns FashionMNIST."""
+    samples = library.fashion
+    return Course(
+        "MLP",
+        _flat(samples),
+        functools.partial(MLP, 784, (256, 256), 10, activation=jax.nn.relu),
+        10,
+        batch_size=100,
+        num_updates=300 if quick else 15 * len(samples.train_labels) // 100,
+        learning_rate=0.001,
+        rules={
+            "JAX": None,
+            "BP": BP(),
+            "Z-IL": ZIL(),
+            "IL": IL(num_steps=20, gamma=0.02, batch="mean"),
+            "FixedPrediction": FixedPrediction(),
+            "ErrorPC": ErrorPC(num_steps=10, gamma=0.1, batch="mean"),
+            "IncrementalPC": IncrementalPC(
+                num_steps=10, gamma=0.02, learning_rate=0.03, batch="mean"
+            ),
+        },
+        seeds=1 if quick else 3,
+    )
+
+
+def _alexnet(library: Library, quick: bool) -> Course:
+    width = 4 if quick else 16
+    return Course(
+        f"AlexNet, width {width}",
+        library.fashion,
+        functools.partial(AlexNet, (28, 28, 1), 10, width=width),
+        10,
+        batch_size=20,
+        num_updates=100 if quick else 3000,
+        learning_rate=0.0005,
+        rules={"BP": BP(), "Z-IL": ZIL(), "IL": IL(num_steps=20, gamma=0.02, batch="mean")},
+        shorter=2 if quick else 3,
+    )
+
+
+def _resnet18(library: Library, quick: bool) -> Course:
+    width = 4 if quick else 16
+    samples = library.fashion if quick else library.colour
+    return Course(
+        f"ResNet18, width {width}",
+        samples,
+        functools.partial(ResNet18, samples.train_inputs.shape[-1], 10, width=width),
+        10,
+        batch_size=20,
+        num_updates=60 if quick else 2000,
+        learning_rate=0.001,
+        rules={"BP": BP(), "Z-IL": ZIL(), "IL": IL(num_steps=20, gamma=0.02, batch=20)},
+        shorter=6 if quick else 10,
+        num_points=10,
+    )
+
+
+def _transformer(quick: bool) -> Course:
+    size, length = (32, 16) if quick else (128, 64)
+    samples, classes = _characters(length)
+    # The loss is a mean over samples and positions, and each position is to have its full energy.
+    il = IL(num_steps=20, gamma=0.02, batch=20 * length)
+    return Course(
+        f"Transformer, 1 layer of {size}",
+        samples,
+        functools.partial(
+            Transformer, None, size, classes, num_heads=4, vocab_size=classes, causal=True
+        ),
+        classes,
+        batch_size=20,
+        num_updates=200 if quick else 4000,
+        learning_rate=0.003,
+        rules={"BP": BP(), "Z-IL": ZIL(), "IL": il},
+        shorter=4 if quick else 8,
+    )
+
+
+def _flat(samples: Samples) -> Samples:
+    train, test = (
+        images.reshape(len(images), -1) for images in (samples.train_inputs, samples.test_inputs)
+    )
+    return Samples(samples.name, train, samples.train_labels, test, samples.test_labels)
+
+
+def _characters(length: int) -> tuple[Samples, int]:
+    """Moby Dick in pieces, and the size of its alphabet; a label is the next character."""
+    text = data.moby_dick()
+    train, test = (
+        data.sequences(part, length).astype(np.int32) for part in (text.train, text.test)
+    )
+    samples = Samples("Moby Dick", train[:, :-1], train[:, 1:], test[:, :-1], test[:, 1:])
+    return samples, len(text.alphabet)

@@ -1,0 +1,123 @@
+"""Every measurement of ``dendrax paper``, by the part of the command that asks for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from dendrax.experiments._beyond import beyond_cells
+from dendrax.experiments._courses import courses, mlp_course
+from dendrax.experiments._divergence import TABLE1, TABLE3, divergence_cells
+from dendrax.experiments._library import Library
+from dendrax.experiments._playing import playing_cells
+from dendrax.experiments._report import Report, make_report, write_report
+from dendrax.experiments._run import finished, run_cells
+from dendrax.experiments._speed import speed_cells
+from dendrax.experiments._store import Cell, Store
+from dendrax.experiments._subjects import subjects
+from dendrax.experiments._training import training_cells
+
+PARTS = ("table1", "table2", "table3", "training", "beyond")
+DTYPES = ("float64", "float32")
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What to measure, with what, and where to keep it.
+
+    - ``folder``: for the report; finished measurements and checkpoints lie in ``work`` below it.
+    - ``library``: the data.
+    - ``quick``: narrow networks and short runs.
+    - ``seed``: of weights, batches and games.
+    """
+
+    folder: pathlib.Path
+    library: Library
+    quick: bool = False
+    seed: int = 0
+
+    @property
+    def store(self) -> Store:
+        """Quick measurements and full ones have different settings, so they share a folder."""
+        return Store(self.folder / "work")
+
+    def cells(self, part: str) -> list[Cell]:
+        """The measurements of one part."""
+        make = {
+            "table1": lambda: self._divergence(TABLE1),
+            "table2": self._speed,
+            "table3": lambda: self._divergence(TABLE3),
+            "training": self._training,
+            "beyond": lambda: beyond_cells(self.library, seed=self.seed, quick=self.quick),
+            "demo": self._demo,
+        }
+        return make[part]()
+
+    def run(self, parts: tuple[str, ...], console: Console) -> None:
+        """Measure what is missing in some parts."""
+        run_cells(_once([cell for part in parts for cell in self.cells(part)]), self.store, console)
+
+    def report(self) -> tuple[Report, pathlib.Path]:
+        """The report on all that is finished, of whatever part, and where its page lies."""
+        cells = _once([cell for part in PARTS for cell in self.cells(part)])
+        report = make_report(finished(cells, self.store), seed=self.seed, missing=self.missing())
+        return report, write_report(report, self.folder)
+
+    def missing(self) -> list[str]:
+        """What cannot be measured here, and the remedy."""
+        if self.quick:
+            return []
+        found = []
+        if "fashion_mnist(full=True)" not in self.library.found:
+            found.append("full FashionMNIST (the shipped subset instead)")
+        if "cifar10()" not in self.library.found:
+            found.append("CIFAR-10 (FashionMNIST instead)")
+        if self.library.photographs is None:
+            found.append("AlexNet on ImageNet photographs")
+        if not _atari():
+            found.append('Atari (pip install "dendrax[atari]")')
+        return [f"{text}: see dendrax data" if "pip" not in text else text for text in found]
+
+    def _demo(self) -> list[Cell]:
+        """The quick tables in the paper's precision, and one network that every rule trains."""
+        tables = [
+            cell
+            for cell in (*self.cells("table1"), *self.cells("table3"))
+            if cell.settings["dtype"] == "float64"
+        ]
+        course = mlp_course(self.library, quick=self.quick)
+        return [*tables, *self._speed(), *training_cells([course], seed=self.seed)]
+
+    def _divergence(self, columns: tuple[str, ...]) -> list[Cell]:
+        return [
+            cell
+            for dtype in DTYPES
+            for cell in divergence_cells(
+                subjects(self.library, quick=self.quick), columns, seed=self.seed, dtype=dtype
+            )
+        ]
+
+    def _speed(self) -> list[Cell]:
+        measured = subjects(self.library, quick=self.quick)
+        seconds = 1.0 if self.quick else 20.0
+        return [
+            cell
+            for dtype in (DTYPES[1:] if self.quick else DTYPES)
+            for cell in speed_cells(measured, seed=self.seed, dtype=dtype, seconds=seconds)
+        ]
+
+    def _training(self) -> list[Cell]:
+        cells = training_cells(courses(self.library, quick=self.quick), seed=self.seed)
+        return cells + (playing_cells(seed=self.seed, quick=self.quick) if _atari() else [])
+
+
+def _once(cells: list[Cell]) -> list[Cell]:
+    """Tables 1 and 3 share measurements."""
+    return list({cell.key: cell for cell in cells}.values())
+
+
+def _atari() -> bool:
+    return importlib.util.find_spec("ale_py") is not None

@@ -1,0 +1,58 @@
+"""Runs measurements, with a progress bar; what is finished already is only read."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from dendrax.experiments._store import Cell, Finding, Store, Work
+
+
+def run_cells(cells: Sequence[Cell], store: Store, console: Console) -> list[Finding]:
+    """Measure what is not yet in the store; all findings, in the order of the cells.
+
+    An interruption loses at most what was measured since the last checkpoint of one cell.
+    """
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+        whole = progress.add_task("measurements", total=len(cells))
+        findings = []
+        for cell in cells:
+            findings.append(store.find(cell) or _measure(cell, store, progress))
+            progress.advance(whole)
+    return findings
+
+
+def finished(cells: Sequence[Cell], store: Store) -> list[Finding]:
+    """The findings that are there already."""
+    return [found for cell in cells if (found := store.find(cell)) is not None]
+
+
+def _measure(cell: Cell, store: Store, progress: Progress) -> Finding:
+    task = progress.add_task(cell.name, total=100)
+    start = time.perf_counter()
+    try:
+        result = cell.measure(Work(store.scratch(cell), _reporter(progress, task, cell.name)))
+    finally:
+        progress.remove_task(task)
+    found = store.keep(cell, result, time.perf_counter() - start)
+    shutil.rmtree(store.scratch(cell), ignore_errors=True)
+    return found
+
+
+def _reporter(progress: Progress, task: TaskID, name: str):
+    def report(part: float, text: str) -> None:
+        progress.update(task, completed=round(100 * part), description=f"{name}  [dim]{text}[/]")
+
+    return report

@@ -1,0 +1,131 @@
+"""Results on disk: one JSON file per finished measurement, so that a run goes on where it stopped.
+
+A measurement is known by everything it depends on: change a setting, or the version of dendrax or
+JAX, and it is another one, which is measured anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import pathlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+import dendrax
+
+Report = Callable[[float, str], None]  # how far it is, from 0 to 1, and what it says of itself
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a measurement may use while it runs: a folder for checkpoints, and a progress bar."""
+
+    folder: pathlib.Path
+    report: Report = lambda part, text: None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement.
+
+    - ``kind``: the experiment, such as ``"speed"``.
+    - ``name``: for people, such as ``"MLP-2: original Z-IL"``.
+    - ``settings``: all that the result depends on (what JSON can say).
+    - ``measure``: makes the result, a mapping that JSON can say.
+    """
+
+    kind: str
+    name: str
+    settings: Mapping[str, Any]
+    measure: Callable[[Work], Mapping[str, Any]]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        versions = {"dendrax": dendrax.__version__, "jax": jax.__version__}
+        return {"kind": self.kind, "settings": dict(self.settings), "versions": versions}
+
+    @property
+    def key(self) -> str:
+        """A file name: readable, and different for different settings."""
+        digest = hashlib.sha256(_as_json(self.identity).encode()).hexdigest()[:10]
+        slug = re.sub(r"[^a-z0-9.]+", "-", self.name.lower()).strip("-")
+        return f"{self.kind}-{slug}-{digest}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finished measurement: its cell's settings, its result and how long it took."""
+
+    kind: str
+    name: str
+    settings: Mapping[str, Any]
+    result: Mapping[str, Any]
+    seconds: float
+
+
+class Store:
+    """A folder of finished measurements."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def find(self, cell: Cell) -> Finding | None:
+        """The finished measurement, or None if there is none (or its file is damaged)."""
+        try:
+            found = json.loads(self._path(cell).read_text())
+            if found["identity"] != json.loads(_as_json(cell.identity)):
+                return None
+            return Finding(
+                cell.kind, cell.name, cell.settings, found["result"], float(found["seconds"])
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def keep(self, cell: Cell, result: Mapping[str, Any], seconds: float) -> Finding:
+        """Write a finished measurement, all of it or nothing."""
+        found = {"identity": cell.identity, "result": finite(result), "seconds": seconds}
+        write_atomically(self._path(cell), _as_json(found, indent=1).encode())
+        return Finding(cell.kind, cell.name, cell.settings, found["result"], seconds)
+
+    def scratch(self, cell: Cell) -> pathlib.Path:
+        """The folder for the checkpoints of a measurement that is not finished."""
+        return self.folder / "unfinished" / cell.key
+
+    def _path(self, cell: Cell) -> pathlib.Path:
+        return self.folder / f"{cell.key}.json"
+
+
+def finite(value: Any) -> Any:
+    """The value with numbers that JSON lacks, infinity and NaN, as None: they overflowed."""
+    if isinstance(value, Mapping):
+        return {str(name): finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def write_atomically(path: pathlib.Path, content: bytes) -> None:
+    """Write a file that is either the old one or the new one, whenever the power goes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(content)
+        os.replace(beside, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            beside.unlink()
+
+
+def _as_json(value: Any, **options: Any) -> str:
+    return json.dumps(value, sort_keys=True, allow_nan=False, **options)

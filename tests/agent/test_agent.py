@@ -1,0 +1,187 @@
+"""The whole agent: deterministic, one under all exact rules, the same after an interruption."""
+
+import numpy as np
+import pytest
+
+import dendrax
+from dendrax.agent import Agent, QSettings, evaluate, load, random_score, save, train, transitions
+from dendrax.data._atari import GAMES
+from dendrax.models import squared_error_loss
+from tests.compare import same
+
+pytest.importorskip("ale_py")
+
+QUICK = QSettings(
+    "Breakout",
+    steps=600,
+    hidden_size=32,
+    capacity=250,
+    warmup=50,
+    learn_every=2,
+    target_rate=0.05,
+    epsilon_steps=300,
+    evaluate_every=300,
+    evaluate_episodes=2,
+    max_steps=120,
+)
+
+
+def _played(steps, settings=QUICK, **options):
+    agent = Agent(settings, **options)
+    agent.play(steps)
+    return agent
+
+
+def _memory(agent):
+    return agent.replay.arrays()
+
+
+def test_everything_follows_from_the_seed():
+    first, again, other = (_played(150, seed=seed) for seed in (1, 1, 2))
+    assert same(first.state, again.state) and same(_memory(first), _memory(again))
+    assert not same(first.state, other.state)
+
+
+def test_bp_zil_and_jax_are_one_agent():
+    """Every weight, Adam's averages and all that was seen, to the last bit, after 300 updates."""
+    bp, zil, own = (_played(650, rule=rule) for rule in (dendrax.BP(), dendrax.ZIL(), None))
+    assert zil.state.updates == 301
+    assert same(bp.state, zil.state) and same(bp.state, own.state)
+    assert same(_memory(bp), _memory(zil)) and same(_memory(bp), _memory(own))
+
+
+def test_il_is_another_agent():
+    """So the test above can fail."""
+    il = _played(100, rule=dendrax.IL(num_steps=5, gamma=0.1, batch="mean"))
+    assert il.state.updates > 0 and not same(il.state, _played(100).state)
+
+
+@pytest.mark.parametrize(
+    ("game", "steps"),
+    [("Breakout", 30), ("Breakout", 311), pytest.param("Qbert", 220, marks=pytest.mark.slow)],
+)
+def test_an_interrupted_agent_goes_on_identically(tmp_path, game, steps):
+    settings = QSettings(**{**QUICK.__dict__, "game": game})
+    whole, part = _played(400, settings), _played(steps, settings)
+    save(part, tmp_path / "agent.npz")
+    part.play(5)  # what happens to the old one does not matter
+    continued = load(tmp_path / "agent.npz")
+    continued.play(400 - steps)
+    assert continued.step == whole.step and same(continued.state, whole.state)
+    assert same(_memory(continued), _memory(whole))
+    assert continued.game.state() == whole.game.state()
+    np.testing.assert_array_equal(continued.window, whole.window)
+    np.testing.assert_array_equal(continued.evaluate(), whole.evaluate())
+    assert [path.name for path in tmp_path.iterdir()] == ["agent.npz"]
+
+
+@pytest.mark.slow
+def test_bfloat16_is_saved_too(tmp_path):
+    agent = _played(60, QSettings(**{**QUICK.__dict__, "dtype": "bfloat16"}))
+    save(agent, tmp_path / "agent.npz")
+    assert same(load(tmp_path / "agent.npz").state, agent.state)
+
+
+def test_an_interrupted_run_goes_on_identically(tmp_path):
+    path, heard = tmp_path / "run.npz", []
+    whole = train(QUICK, progress=heard.append)
+    assert [point.step for point in heard] == whole.steps.tolist() == [0, 300, 600]
+    assert whole.scores.shape == (3, 2) and whole.means.shape == (3,)
+
+    def stop(point):
+        if point.step == 300:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(QUICK, progress=stop, checkpoint=path)
+    assert same(train(QUICK, checkpoint=path), whole)
+    assert same(train(QUICK, checkpoint=path), whole)  # nothing is left to do
+    longer = train(QSettings(**{**QUICK.__dict__, "steps": 700}), checkpoint=path)
+    assert longer.steps.tolist() == [0, 300, 600, 700]
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
+    path, agent = tmp_path / "agent.npz", _played(30)
+    save(agent, path)
+    before = path.read_bytes()
+
+    def full(*args, **kwargs):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match="no space"):
+        save(agent, path)
+    assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_wrong_file(tmp_path):
+    path = tmp_path / "run.npz"
+    save(_played(30), path)
+    with pytest.raises(ValueError, match=r"load: this agent learned by ZIL\(...\), and rule is BP"):
+        load(path, rule=dendrax.BP())
+    with pytest.raises(ValueError, match=r"train: .* another seed or other settings"):
+        train(QUICK, seed=3, checkpoint=path)
+    np.savez(tmp_path / "other.npz", a=np.zeros(3))
+    with pytest.raises(ValueError, match="holds no agent"):
+        load(tmp_path / "other.npz")
+    np.save(tmp_path / "other.npy", np.zeros(3))
+    with pytest.raises(ValueError, match="holds no agent"):
+        load(tmp_path / "other.npy")
+
+
+def test_the_agent_sees_what_it_remembers():
+    """The window that it acts on is the window that it will learn from."""
+    agent, windows = Agent(QUICK), []
+    for _ in range(200):
+        windows.append(agent.window)
+        agent.play(1)
+    first, last = agent.replay.sampled_range()
+    batch = agent.replay.take(np.arange(first, last))
+    np.testing.assert_array_equal(batch.windows, np.stack(windows[first:last]))
+    assert batch.over.any()
+    alive = ~batch.over
+    np.testing.assert_array_equal(
+        batch.next_windows[alive], np.stack(windows[QUICK.horizon :])[first:last][alive]
+    )
+
+
+def test_a_lost_life_ends_an_episode():
+    def ends(life_ends):
+        options = {"life_ends": life_ends, "warmup": 1000}  # it only plays
+        agent = _played(200, QSettings(**{**QUICK.__dict__, **options}))
+        return _memory(agent)["over"].sum()
+
+    assert ends(True) > ends(False)
+
+
+@pytest.mark.parametrize(
+    "game",
+    [game if game == "Qbert" else pytest.param(game, marks=pytest.mark.slow) for game in GAMES],
+)
+def test_real_transitions(game):
+    batch = transitions(game, batch=8, window=3, steps=60, seed=1)
+    assert batch.inputs.shape == (8, 3, 128) and batch.target.shape == (8, 128)
+    assert batch.inputs.dtype == batch.target.dtype == np.float32
+    assert batch.inputs.min() >= -1 and batch.inputs.max() <= 1
+    assert dendrax.check(squared_error_loss, *batch).exact
+
+
+def test_transitions_follow_from_the_seed():
+    first, again, other = (transitions("Qbert", steps=60, seed=seed) for seed in (1, 1, 2))
+    assert same(first, again) and not same(first, other)
+
+
+def test_evaluation_is_apart_from_training():
+    agent, whole = _played(100), _played(150)
+    scores = agent.evaluate()
+    np.testing.assert_array_equal(scores, evaluate(agent.model, QUICK, seed=agent.evaluation_seed))
+    agent.play(50)
+    assert same(agent.state, whole.state)
+
+
+def test_random_scores():
+    scores = random_score("Breakout", episodes=3, seed=1, max_steps=100)
+    assert scores.shape == (3,) and (scores >= 0).all()
+    np.testing.assert_array_equal(scores, random_score("breakout", 3, 1, max_steps=100))
+    with pytest.raises(ValueError, match="evaluate: episodes=0 must be at least 1"):
+        random_score("Breakout", 0)

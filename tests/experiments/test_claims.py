@@ -1,0 +1,97 @@
+"""Every claim holds on a perfect reproduction, and fails when it should."""
+
+import pytest
+
+from dendrax.experiments import _published as published
+from dendrax.experiments._claims import FULL_FASHION, all_claims
+from tests.experiments import findings as made
+
+
+def claim(found, text):
+    fitting = [c for c in all_claims(found) if text in c.text]
+    assert len(fitting) == 1, [c.text for c in all_claims(found)]
+    return fitting[0]
+
+
+def replaced(found, new):
+    return [new if (f.kind, f.name) == (new.kind, new.name) else f for f in found]
+
+
+def test_a_perfect_reproduction():
+    claims = all_claims(made.everything())
+    assert len(claims) == 9 and all(c.holds for c in claims if c.exact)
+
+
+def test_nothing_found_nothing_claimed():
+    assert all_claims([]) == []
+
+
+@pytest.mark.parametrize("distance", [1e-300, 5.0, None])
+@pytest.mark.parametrize(
+    ("column", "text"), [("wavefront", "compiled"), ("dynamics", "by the full dynamics")]
+)
+def test_zil_is_not_exact(column, text, distance):
+    found = replaced(made.as_published(), made.divergence(column, distance, "RNN"))
+    wrong = claim(found, text)
+    assert wrong.exact and not wrong.holds and "RNN" in wrong.evidence
+
+
+@pytest.mark.parametrize(("row", "distance"), [("MLP", 1e-9), ("ResNet18", 0.0)])
+def test_the_pattern_of_table_1(row, distance):
+    assert claim(made.as_published(), "Original Z-IL").holds
+    found = replaced(made.as_published(), made.divergence("original", distance, row))
+    assert not claim(found, "Original Z-IL").holds
+
+
+def test_an_overflow_is_not_zero():
+    found = replaced(made.as_published(), made.divergence("noise", None, "MLP"))
+    assert claim(found, "three conditions").holds
+    found = replaced(made.as_published(), made.divergence("noise", 0.0, "MLP"))
+    assert not claim(found, "three conditions").holds
+
+
+@pytest.mark.parametrize(("weights", "holds"), [(["a", "b"], True), (["a", "x"], False)])
+def test_weights_that_differ(weights, holds):
+    found = [made.run("BP", ["a", "b"]), made.run("Z-IL", weights)]
+    assert claim(found, "every weight").holds is holds
+
+
+def test_only_the_same_start_is_compared():
+    found = [made.run("BP", ["a", "b"], seed=1), made.run("Z-IL", ["a", "b"], seed=0)]
+    assert not any("every weight" in c.text for c in all_claims(found))
+
+
+def test_agents_that_differ():
+    bp, zil = (made.game(rule, [[1.0]] * 2, "ab") for rule in ("BP", "Z-IL"))
+    assert claim([bp, zil], "Agents").holds
+    for other in (made.game("Z-IL", [[1.0]] * 2, "ax"), made.game("Z-IL", [[1.0], [2.0]], "ab")):
+        assert not claim([bp, other], "Agents").holds
+
+
+def test_speed():
+    rows = [made.speed(row) for row in published.ROWS]
+    assert (
+        claim(rows, "Z-IL / BP").holds
+        and claim(rows, "IL / BP is at most the paper's ratio (").holds
+    )
+    noisy = [made.speed("RNN", zil=1.02, low=1.0)]
+    slow = [made.speed("RNN", zil=1.02, low=1.01)]
+    assert claim(noisy, "Z-IL / BP").holds and not claim(slow, "Z-IL / BP").holds
+    assert not claim([made.speed("RNN", il=75.0)], "IL / BP is at most the paper's ratio (").holds
+
+
+@pytest.mark.parametrize(("accuracy", "holds"), [(0.8979, False), (0.898, True)])
+def test_accuracy_of_il_counts_on_the_full_set_only(accuracy, holds):
+    found = [made.run("IL", ["a"], accuracy, data=FULL_FASHION)]
+    assert claim(found, "trained by IL").holds is holds
+    assert not all_claims([made.run("IL", ["a"], accuracy)])
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "holds"), [(1.0, 9.0, True), (1.0, 2.5, False), (8.9, 9.0, False)]
+)
+def test_better_than_random_play_and_than_untrained(start, end, holds):
+    random = made.game("random", [1.0, 2.0, 3.0])
+    scores = [[start - 1, start + 1]] * 2 + [[end - 1, end + 1]] * 4
+    learned = made.game("Z-IL", scores, "abcdef")
+    assert claim([random, learned], "random play").holds is holds
