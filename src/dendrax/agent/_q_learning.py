@@ -81,8 +81,10 @@ class Learner:
 
         The state after, and the loss.
         """
-        *after, loss = self._update(state.model, state.target, state.optimizer, batch)
-        return QState(*after, state.updates + 1), loss
+        model, target, averages, loss = self._update(
+            state.model, state.target, state.optimizer, batch
+        )
+        return QState(model, target, averages, state.updates + 1), loss
 
 
 def compiled_update(settings: QSettings, num_actions: int, rule: Rule) -> Callable[..., Any]:
