@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dendrax
-from dendrax.agent import Agent, QSettings, evaluate, load, random_score, save, train, transitions
+from dendrax.agent import Agent, QSettings, load, random_score, save, train, transitions
 from dendrax.data._atari import GAMES
 from dendrax.models import squared_error_loss
 from tests.compare import same
@@ -108,7 +108,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     def full(*args, **kwargs):
         raise OSError("no space left")
 
-    monkeypatch.setattr(np, "savez", full)
+    monkeypatch.setattr("os.replace", full)
     with pytest.raises(OSError, match="no space"):
         save(agent, path)
     assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
@@ -117,15 +117,20 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
 def test_the_wrong_file(tmp_path):
     path = tmp_path / "run.npz"
     save(_played(30), path)
-    with pytest.raises(ValueError, match=r"load: this agent learned by ZIL\(...\), and rule is BP"):
+    with pytest.raises(ValueError, match=r"load: this agent learned by ZIL\(.*\), and rule is BP"):
         load(path, rule=dendrax.BP())
     with pytest.raises(ValueError, match=r"train: .* another seed or other settings"):
         train(QUICK, seed=3, checkpoint=path)
+    with pytest.raises(FileNotFoundError, match=r"load: there is no file .*nowhere"):
+        load(tmp_path / "nowhere.npz")
+    (tmp_path / "half.npz").write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(ValueError, match="holds no whole agent"):
+        load(tmp_path / "half.npz")
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
-    with pytest.raises(ValueError, match="holds no agent"):
+    with pytest.raises(ValueError, match="holds no whole agent"):
         load(tmp_path / "other.npz")
     np.save(tmp_path / "other.npy", np.zeros(3))
-    with pytest.raises(ValueError, match="holds no agent"):
+    with pytest.raises(ValueError, match="holds no whole agent"):
         load(tmp_path / "other.npy")
 
 
@@ -173,10 +178,21 @@ def test_transitions_follow_from_the_seed():
 
 def test_evaluation_is_apart_from_training():
     agent, whole = _played(100), _played(150)
-    scores = agent.evaluate()
-    np.testing.assert_array_equal(scores, evaluate(agent.model, QUICK, seed=agent.evaluation_seed))
+    np.testing.assert_array_equal(agent.evaluate(), agent.evaluate())
     agent.play(50)
     assert same(agent.state, whole.state)
+
+
+def test_later_evaluations_are_other_games(monkeypatch):
+    seeds = []
+    monkeypatch.setattr(
+        "dendrax.agent._play.evaluate", lambda *args, seed, **options: seeds.append(seed)
+    )
+    agent = Agent(QUICK)
+    agent.evaluate()
+    agent.play(1)
+    agent.evaluate()
+    assert len(set(seeds)) == 2
 
 
 def test_random_scores():

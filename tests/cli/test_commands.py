@@ -1,5 +1,6 @@
 """The commands as a user types them."""
 
+import io
 import os
 import re
 import signal
@@ -8,11 +9,15 @@ import sys
 import time
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from dendrax.cli._main import app
+from dendrax.cli._paper import _show
 from dendrax.experiments import PARTS
 from dendrax.experiments._store import Cell
+from dendrax.experiments._tables import all_tables
+from tests.experiments.findings import everything
 
 COMMAND = [sys.executable, "-c", "from dendrax.cli import main; main()"]
 
@@ -24,6 +29,7 @@ def small(monkeypatch):
     def cells(self, part):
         result = {"distance": 0.0 if part == "table1" else 1.0, "norm": 1.0}
         settings = {"row": "MLP", "dtype": "float64", "column": "wavefront", "part": part}
+        settings |= {"name": "tiny", "model": "MLP()", "data": "images", "batch_size": 2}
         return [Cell("divergence", part, settings, lambda work: result)]
 
     monkeypatch.setattr("dendrax.experiments.Paper.cells", cells)
@@ -80,6 +86,31 @@ def test_an_unwritable_folder(tmp_path):
     (tmp_path / "file").write_text("")
     result = CliRunner().invoke(app, ["paper", "table1", "--out", str(tmp_path / "file")])
     assert result.exit_code == 1 and "cannot write" in result.output
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_every_number_stands_whole_however_narrow_the_terminal(width):
+    shown = io.StringIO()
+    console = Console(file=shown, width=width)
+    for table in all_tables(everything()):
+        _show(table, console)
+        for row in table.rows:
+            assert all(entry in shown.getvalue() for entry in row[1:] if " " not in entry)
+
+
+def test_data_that_are_damaged_are_named(tmp_path, monkeypatch):
+    def fail(self, parts, console):
+        raise ValueError("dendrax.data.mnist: the file x is truncated.\n  Get it again: y")
+
+    monkeypatch.setattr("dendrax.experiments.Paper.run", fail)
+    result = CliRunner().invoke(app, ["paper", "table1", "--quick", "--out", str(tmp_path)])
+    assert result.exit_code == 1 and "truncated" in result.output and "Get it" in result.output
+
+
+def test_a_data_folder_that_is_not_there(tmp_path):
+    nowhere = str(tmp_path / "nowhere")
+    result = CliRunner().invoke(app, ["paper", "table1", "--data-dir", nowhere])
+    assert result.exit_code == 2 and "does not exist" in " ".join(result.output.split())
 
 
 @pytest.mark.slow

@@ -4,11 +4,11 @@ from dendrax.experiments import _published as published
 from dendrax.experiments._divergence import RULES
 from dendrax.experiments._store import Finding
 
-NAMES = {"row": "MLP", "name": "tiny", "dtype": "float64"}
+MADE = {"name": "tiny", "model": "MLP(3)", "data": "images", "batch_size": 2}
 
 
 def divergence(column, distance, row="MLP", dtype="float64"):
-    settings = {"row": row, "name": "tiny", "dtype": dtype, "column": column}
+    settings = {**MADE, "row": row, "dtype": dtype, "column": column}
     return Finding("divergence", f"{row}: {column}", settings, {"distance": distance}, 1.0)
 
 
@@ -23,21 +23,22 @@ def as_published():
     return found
 
 
-def speed(row, zil=1.0, il=10.0, low=0.99, dtype="float32"):
-    settings = {"row": row, "name": "tiny", "dtype": dtype, "num_steps": 100}
+def speed(row, zil=1.0, il=10.0, noise=0.0, dtype="float32"):
+    settings = {**MADE, "row": row, "dtype": dtype, "num_steps": 100}
     result = {
         "bp_ms": 1.0,
         "zil_ms": zil,
         "il_ms": il,
         "zil_over_bp": zil,
-        "zil_over_bp_low": low,
-        "zil_over_bp_high": zil + 0.01,
+        "block_ratios": [zil - noise, zil, zil + noise] * 5,
         "il_over_bp": il,
     }
     return Finding("speed", row, settings, result, 1.0)
 
 
-def run(rule, weights, accuracy=0.9, *, course="MLP", seed=0, data="some images", energy=None):
+def run(
+    rule, weights, accuracy=0.9, *, course="MLP", seed=0, data="some images", energy=None, rate=0.1
+):
     points = [
         {
             "update": 10 * (i + 1),
@@ -50,6 +51,7 @@ def run(rule, weights, accuracy=0.9, *, course="MLP", seed=0, data="some images"
         for i, digest in enumerate(weights)
     ]
     settings = {"course": course, "rule": rule, "seed": seed, "data": data, "num_updates": 20}
+    settings |= {"model": "MLP(3)", "batch_size": 2, "learning_rate": rate}
     return Finding("training", f"{course}, {rule}", settings, {"points": points}, 2.0)
 
 
@@ -61,7 +63,7 @@ def game(rule, scores, weights=(), name="Pong"):
 
 
 def sweep(plot="steps", label="IL", distances=(0.9, 0.5, None)):
-    settings = {"plot": plot, "label": label}
+    settings = {"plot": plot, "label": label, "model": "MLP"}
     result = {"places": [1, 10, 100][: len(distances)], "distances": list(distances)}
     return Finding("beyond", f"{plot} {label}", settings, result, 1.0)
 
@@ -80,8 +82,8 @@ def everything():
         run("Z-IL", ["a", "b"]),
         run("IL", ["c", "d"], energy=0.5),
         game("random", [1.0, 2.0, 3.0]),
-        game("BP", [[1.0, 2.0], [3.0, 4.0]] * 3, "abcdef"),
-        game("Z-IL", [[1.0, 2.0], [3.0, 4.0]] * 3, "abcdef"),
+        game("BP", [[1.0, 2.0]] * 3 + [[8.0, 9.0]] * 3, "abcdef"),
+        game("Z-IL", [[1.0, 2.0]] * 3 + [[8.0, 9.0]] * 3, "abcdef"),
         sweep(),
         wave(),
     ]

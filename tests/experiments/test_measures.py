@@ -14,9 +14,9 @@ from dendrax.data import fashion_mnist
 from dendrax.experiments import Library, Paper
 from dendrax.experiments._beyond import beyond_cells, error_wave
 from dendrax.experiments._divergence import RULES, distance_between, divergence_cells
-from dendrax.experiments._speed import speed_cells
+from dendrax.experiments._speed import block_ratios, interval, speed_cells
 from dendrax.experiments._store import Work
-from dendrax.experiments._subjects import Batch, Subject, subjects
+from dendrax.experiments._subjects import Batch, Subject, described, subjects
 from dendrax.models import MLP, FCResNet
 
 WORK = Work(pathlib.Path("unused"))
@@ -32,7 +32,7 @@ def images(size, batch=4):
 
 def subject(row, make, graph="layer"):
     draw = lambda seed: Batch(make(key=jax.random.key(seed)), *images(12))
-    return Subject(row, "tiny", "FashionMNIST subset", 4, 0.01, 5, graph, draw)
+    return Subject(row, "tiny", described(make), "subset", 4, 0.01, 5, graph, draw)
 
 
 TINY = {
@@ -76,10 +76,33 @@ def test_distance_between():
 def test_speed_is_measured_for_all_three():
     (cell,) = speed_cells([TINY["MLP"]], seed=0, dtype="float32", seconds=0.05)
     found = cell.measure(WORK)
-    assert found["num_pairs"] >= 10
-    assert found["zil_over_bp"] == pytest.approx(found["zil_ms"] / found["bp_ms"])
-    assert found["zil_over_bp_low"] <= found["zil_over_bp_high"]
-    assert found["il_ms"] > 0
+    assert found["num_pairs"] >= 15
+    assert found["il_over_bp"] == pytest.approx(found["il_ms"] / found["bp_ms"])
+    assert len(found["block_ratios"]) <= 50 and found["num_il"] >= 2
+
+
+def test_the_interval_narrows_and_covers():
+    """Of 40 made-up machines with a true ratio of 1.01, nearly all say so."""
+    generator = np.random.default_rng(0)
+    widths, covered = [], 0
+    for count in (100, 10_000):
+        for _ in range(40):
+            noise = generator.lognormal(sigma=0.1, size=(count, 2))
+            low, high = interval([block_ratios(noise * [1.0, 1.01])])
+            covered += low <= 1.01 <= high
+        widths.append(high - low)
+    assert covered >= 70 and widths[1] < widths[0] / 5
+
+
+def test_how_a_model_is_made_is_part_of_what_is_measured():
+    """A wider network is another measurement, also under the same name."""
+    cells = []
+    for width in (8, 9):
+        wide = subject("MLP", functools.partial(MLP, 12, (width,), 10, activation=jnp.tanh))
+        cells += [*divergence_cells([wide], ["noise"], seed=0, dtype="float64")]
+        cells += speed_cells([wide], seed=0, dtype="float32", seconds=1.0)
+    assert len({cell.key for cell in cells}) == 4
+    assert described(functools.partial(MLP, 3, activation=jnp.tanh)) == "MLP(3, activation=tanh)"
 
 
 def test_the_wave_of_zil_is_a_diagonal():

@@ -13,7 +13,7 @@ from tests.experiments import findings as made
 
 
 def written(tmp_path, found, missing=()):
-    page = write_report(make_report(found, seed=3, missing=missing), tmp_path)
+    page = write_report(make_report(found, seed=3, quick=True, missing=missing), tmp_path)
     return page.read_text()
 
 

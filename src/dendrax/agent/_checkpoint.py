@@ -6,13 +6,13 @@ under its name only when it is whole, so a run that is killed while writing lose
 
 from __future__ import annotations
 
+import io
 import json
 import os
-import tempfile
-import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, TypeAlias
+from zipfile import BadZipFile
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ from dendrax.agent._curve import Curve
 from dendrax.agent._play import Agent
 from dendrax.agent._q_learning import Rule
 from dendrax.agent._settings import QSettings
+from dendrax.data._atomic import write_atomically
 
 Path: TypeAlias = str | os.PathLike[str]
 _FORMAT = "dendrax.agent/1"
@@ -79,13 +80,16 @@ def _description(agent: Agent) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
-    if zipfile.is_zipfile(path):
-        with np.load(path, allow_pickle=False) as arrays:
-            if _FORMAT in arrays:
-                return dict(arrays)
-    elif not os.path.exists(path):
-        raise complain(FileNotFoundError, f"there is no file {os.fspath(path)}.")
-    raise complain(ValueError, f"{os.fspath(path)} holds no agent of this version of dendrax.")
+    name = os.fspath(path)
+    try:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+            return {_FORMAT: arrays[_FORMAT], **arrays}
+    except FileNotFoundError:
+        problem = f"there is no file {name}."
+        raise complain(FileNotFoundError, problem, remedy="Write one with save.") from None
+    except (OSError, ValueError, IndexError, KeyError, TypeError, EOFError, BadZipFile) as error:
+        problem = f"{name} holds no whole agent of this version of dendrax."
+        raise complain(ValueError, problem, remedy="Delete it, and train anew.") from error
 
 
 def _restore(agent: Agent, description: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
@@ -123,22 +127,14 @@ def _tree(like: Any, arrays: Mapping[str, np.ndarray], name: str) -> Any:
 def _check_rule(saved: str, rule: Rule) -> None:
     if saved != _name(rule):
         problem = f"this agent learned by {saved}, and rule is {_name(rule)}."
-        raise complain(ValueError, problem, remedy=f"Pass rule={saved}, with the same settings.")
+        raise complain(ValueError, problem, remedy=f"Pass rule={saved}.")
 
 
 def _name(rule: Rule) -> str:
-    return "None" if rule is None else f"{type(rule).__name__}(...)"
+    return repr(rule)
 
 
 def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    folder, name = os.path.split(os.path.abspath(path))
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            np.savez(stream, **arrays)  # pyright: ignore[reportArgumentType]
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    stream = io.BytesIO()
+    np.savez(stream, allow_pickle=False, **arrays)
+    write_atomically(path, stream.getvalue())

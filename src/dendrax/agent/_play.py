@@ -77,7 +77,7 @@ class Agent:
     def evaluate(self, episodes: int | None = None) -> np.ndarray:
         """The scores of whole games by the target network, apart from the one it learns in.
 
-        The games are the same every time.
+        After other steps these are other games: their scores are independent.
 
         **Arguments:**
 
@@ -87,9 +87,8 @@ class Agent:
 
         An array of scores.
         """
-        return evaluate(
-            self.state.target, self.settings, episodes=episodes, seed=self.evaluation_seed
-        )
+        seed = np.random.SeedSequence([self.evaluation_seed, self.step]).generate_state(1)[0]
+        return evaluate(self.state.target, self.settings, episodes=episodes, seed=int(seed))
 
     def _act(self) -> None:
         epsilon, lives = epsilon_at(self.settings, self.step), self.game.lives

@@ -69,7 +69,8 @@ def evaluate(
     if episodes < 1:
         with speaking_as("dendrax.agent.evaluate"):
             raise complain(ValueError, f"episodes={episodes} must be at least 1.")
-    game, generator = make_game(settings, seed), np.random.default_rng(seed)
+    console, actions = np.random.SeedSequence(seed).generate_state(2)
+    game, generator = make_game(settings, int(console)), np.random.default_rng(actions)
     return np.asarray([_play_one(model, settings, game, generator) for _ in range(episodes)])
 
 

@@ -32,7 +32,11 @@ class Part(enum.StrEnum):
 
 DataDir = Annotated[
     pathlib.Path | None,
-    typer.Option(help="Where full data sets lie. Default: the usual places, see dendrax data."),
+    typer.Option(
+        help="Where full data sets lie. Default: the usual places, see dendrax data.",
+        exists=True,
+        file_okay=False,
+    ),
 ]
 Out = Annotated[pathlib.Path, typer.Option(help="The folder for report and measurements.")]
 Seed = Annotated[int, typer.Option(help="Of weights, batches and games.", min=0)]
@@ -74,7 +78,7 @@ def paper(
     with --quick, under ten minutes.
     """
     chosen = PARTS if part.value == "all" else (part.value,)
-    shown = (*PARTS, "playing") if part.value in ("all", "training") else chosen
+    shown = (*chosen, "playing") if "training" in chosen else chosen
     _paper.run(Paper(out, Library(data_dir, full=not quick), quick=quick, seed=seed), chosen, shown)
 
 

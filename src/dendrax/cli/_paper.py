@@ -2,58 +2,90 @@
 
 from __future__ import annotations
 
+import pathlib
 import sys
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table as Shown
 
 from dendrax.experiments import Paper
 from dendrax.experiments._claims import Claim
 from dendrax.experiments._tables import Table
 
+STOPPED = "Stopped. What is measured is kept in {}; the same command goes on from there."
+
 
 def run(paper: Paper, parts: tuple[str, ...], tables: tuple[str, ...]) -> None:
     """Measure the parts, show the tables whose names begin so, and the claims; write the report."""
     console = Console()
+    _check_folder(paper.folder, console)
+    for text in paper.missing():
+        console.print(f"Left out: {escape(text)}", style="yellow", highlight=False)
     try:
         paper.run(parts, console)
-        report, page = paper.report()
-    except OSError as problem:
-        console.print(f"dendrax: cannot write to {paper.folder}: {problem}", style="red")
-        sys.exit(1)
     except KeyboardInterrupt:
-        console.print(
-            f"\nStopped. What is measured is kept in {paper.store.folder}; the same command goes "
-            "on from there.",
-            style="yellow",
-        )
+        console.print("\n" + STOPPED.format(paper.folder), style="yellow", markup=False)
         sys.exit(130)
+    except (ImportError, FileNotFoundError, ValueError) as problem:  # of the data, with a remedy
+        _stop(str(problem), console)
+    report, page = paper.report()
     for table in report.tables:
         if table.name.startswith(tables):
-            console.print(_shown(table))
+            _show(table, console)
     _show_claims(console, report.claims)
-    for text in report.facts.get("left out", "").split("; "):
-        console.print(f"Left out: {text}" if text else "", style="yellow", end="\n" * bool(text))
-    console.print(f"The report: [bold]{page}[/]", soft_wrap=True)
+    console.print(f"The report: {page}", style="bold", soft_wrap=True, markup=False)
     if not all(claim.holds for claim in report.claims if claim.exact):
         sys.exit(1)
 
 
-def _shown(table: Table) -> Shown:
+def _check_folder(folder: pathlib.Path, console: Console) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        _stop(f"cannot write to {folder}: {problem}. Choose another folder with --out.", console)
+
+
+def _stop(text: str, console: Console) -> None:
+    console.print(f"dendrax: {text}", style="red", markup=False, soft_wrap=True)
+    sys.exit(1)
+
+
+def _show(table: Table, console: Console) -> None:
+    """As a table, or, where the terminal is too narrow for its numbers, row by row."""
+    headings = [max(name.split(), key=len) for name in table.columns]
+    widths = [max(map(len, column)) for column in zip(headings, *table.rows, strict=True)]
+    if sum(widths) + 3 * len(widths) + 1 <= console.width:
+        console.print(_framed(table, widths))
+    else:
+        _show_rows(table, console)
+
+
+def _framed(table: Table, widths: list[int]) -> Shown:
     shown = Shown(title=table.title, caption=table.note, caption_justify="left")
-    for index, name in enumerate(table.columns):
-        shown.add_column(name, justify="right" if index else "left")
+    for index, (name, width) in enumerate(zip(table.columns, widths, strict=True)):
+        shown.add_column(escape(name), justify="right" if index else "left", min_width=width)
     for row in table.rows:
         shown.add_row(*map(_coloured, row))
     return shown
 
 
+def _show_rows(table: Table, console: Console) -> None:
+    console.print(f"\n[italic]{escape(table.title)}[/]")
+    for row in table.rows:
+        console.print(f"[bold]{escape(row[0])}[/]")
+        for name, entry in zip(table.columns[1:], row[1:], strict=True):
+            console.print(f"  {escape(name)}: {_coloured(entry)}", highlight=False)
+    console.print(table.note, style="dim", markup=False)
+
+
 def _coloured(entry: str) -> str:
-    return "[green]0[/]" if entry == "0" else entry
+    return "[green]0[/]" if entry == "0" else escape(entry)
 
 
 def _show_claims(console: Console, claims: list[Claim]) -> None:
     for claim in claims:
         mark = "[green]yes[/]" if claim.holds else "[bold red]no[/] "
-        console.print(f"{mark}  {claim.text}\n     [dim]{claim.evidence}[/]", highlight=False)
+        text = f"{mark}  {escape(claim.text)}\n     [dim]{escape(claim.evidence)}[/]"
+        console.print(text, highlight=False)
     console.print()

@@ -6,13 +6,14 @@ is decoded anew. Nothing depends on it: without a writable cache folder, decodin
 
 from __future__ import annotations
 
-import os
+import contextlib
+import io
 import pathlib
-import tempfile
 from collections.abc import Callable
 
 import numpy as np
 
+from dendrax.data._atomic import write_atomically
 from dendrax.data._data_set import cache_folder
 from dendrax.data._files import BadFile, from_npz, reading
 from dendrax.data._images import Images
@@ -48,13 +49,7 @@ def _read(file: pathlib.Path, key: str) -> Images | None:
 
 
 def _write(file: pathlib.Path, key: str, images: Images) -> None:
-    temporary = None
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, suffix=".tmp", delete=False) as stream:
-            temporary = pathlib.Path(stream.name)
-            np.savez(stream, key=np.array(key), **images._asdict())
-        os.replace(temporary, file)  # at once, so that nobody reads half a file
-    except OSError:  # no room, or not our folder: then nothing is kept
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # no room, or not our folder: then nothing is kept
+        stream = io.BytesIO()
+        np.savez(stream, allow_pickle=False, key=np.array(key), **images._asdict())
+        write_atomically(file, stream.getvalue())

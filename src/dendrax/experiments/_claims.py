@@ -8,10 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dendrax.experiments import _published as published
+from dendrax.experiments._speed import interval
 from dendrax.experiments._store import Finding
 from dendrax.experiments._tables import agreeing_points, mean, number, rows_of
 
-PUBLISHED_ACCURACY = 0.898  # on the full FashionMNIST; the best that we know of is 89.88 %
+WANTED_ACCURACY = 0.898  # on the full FashionMNIST; the best published that we know is 89.88 %
+WANTED_RUNS = 3
+BLUNT = 0.05  # an interval wider than this decides nothing
 FULL_FASHION = "FashionMNIST (60000 + 10000)"
 
 
@@ -30,11 +33,9 @@ class Claim:
 
 def all_claims(findings: Sequence[Finding]) -> list[Claim]:
     """Those that the findings can decide."""
-    makers = (_exact, _pattern, _conditions, _same_weights, _same_agents)
-    claims = [claim for maker in makers for claim in maker(findings)]
-    for maker in (_as_fast, _il_speed, _il_accuracy, _learns_to_play):
-        claims += maker(findings)
-    return claims
+    exact = (_exact, _pattern, _conditions, _same_weights, _same_agents)
+    others = (_as_fast, _il_speed, _il_accuracy, _learns_to_play)
+    return [claim for maker in (*exact, *others) for claim in maker(findings)]
 
 
 def _exact(findings: Sequence[Finding]) -> Iterable[Claim]:
@@ -43,7 +44,7 @@ def _exact(findings: Sequence[Finding]) -> Iterable[Claim]:
         if found:
             wrong = [f.name for f in found if f.result["distance"] != 0]
             text = f"Z-IL's update is backpropagation's, {how}: the distance is exactly 0.0"
-            yield Claim(text, not wrong, _tally(found, wrong), exact=True)
+            yield Claim(text, not wrong, f"{_tally(found, wrong)}: {_rows(found)}", exact=True)
 
 
 def _pattern(findings: Sequence[Finding]) -> Iterable[Claim]:
@@ -62,16 +63,20 @@ def _conditions(findings: Sequence[Finding]) -> Iterable[Claim]:
     found = [f for column in ("timing", "noise", "gamma") for f in _column(findings, column)]
     if found:
         wrong = [f.name for f in found if f.result["distance"] == 0]
+        overflown = sum(f.result["distance"] is None for f in found)
+        evidence = _tally(found, wrong) + (f", {overflown} of them overflow" if overflown else "")
         text = "Each of the three conditions is needed: without one the distance is not 0"
-        yield Claim(text, not wrong, _tally(found, wrong), exact=True)
+        yield Claim(text, not wrong, evidence, exact=True)
 
 
 def _same_weights(findings: Sequence[Finding]) -> Iterable[Claim]:
     found = [f for f in findings if f.kind == "training"]
-    same, total = agreeing_points([f for f in found if f.settings["rule"] == "Z-IL"], found)
+    runs = [f for f in found if f.settings["rule"] == "Z-IL"]
+    same, total = agreeing_points(runs, found)
     if total:
-        text = "Trained by BP and by Z-IL, every weight is the same, bit for bit"
-        evidence = f"{same} of {total} points of the learning curves"
+        text = "Trained by BP (jax.grad) and by Z-IL, every weight is the same, bit for bit"
+        courses = dict.fromkeys(f.settings["course"] for f in runs)
+        evidence = f"{same} of {total} points of the learning curves: {'; '.join(courses)}"
         yield Claim(text, same == total, evidence, exact=True)
 
 
@@ -81,26 +86,33 @@ def _same_agents(findings: Sequence[Finding]) -> Iterable[Claim]:
     if games:
         wrong = [game for game in games if found[game, "BP"].result != found[game, "Z-IL"].result]
         text = "Agents that learn by BP and by Z-IL play the same games with the same weights"
-        evidence = f"{len(games) - len(wrong)} of {len(games)} games"
+        evidence = f"{len(games) - len(wrong)} of {len(games)} games: {', '.join(games)}"
         yield Claim(text, not wrong, evidence, exact=True)
 
 
 def _as_fast(findings: Sequence[Finding]) -> Iterable[Claim]:
+    """Below the paper's ratio, or not to be told from it by a measurement that is not blunt."""
     for dtype, rows in _speed_rows(findings):
-        within = {
-            row: mean(found, "zil_over_bp_low") <= _paper_ratio(row, "zil") + 5e-4
-            for row, found in rows
-        }
-        shown = ", ".join(f"{row} {mean(found, 'zil_over_bp'):.3f}" for row, found in rows)
+        shown, holds = [], True
+        for row, found in rows:
+            ratio, paper = mean(found, "zil_over_bp"), _paper_ratio(row, "zil")
+            low, high = interval([f.result["block_ratios"] for f in found])
+            holds &= ratio <= paper or (low <= paper and high - low < BLUNT)
+            shown.append(f"{row} {ratio:.3f} ({low:.3f} to {high:.3f}), paper {paper:.3f}")
         text = f"Z-IL / BP is at most the paper's ratio, within noise ({dtype})"
-        yield Claim(text, all(within.values()), shown)
+        yield Claim(text, holds, "; ".join(shown))
 
 
 def _il_speed(findings: Sequence[Finding]) -> Iterable[Claim]:
     for dtype, rows in _speed_rows(findings):
-        holds = all(mean(found, "il_over_bp") <= _paper_ratio(row, "il") for row, found in rows)
-        shown = ", ".join(f"{row} {mean(found, 'il_over_bp'):.0f}" for row, found in rows)
-        yield Claim(f"IL / BP is at most the paper's ratio ({dtype})", holds, shown)
+        shown, holds = [], True
+        for row, found in rows:
+            ratio, paper = mean(found, "il_over_bp"), _paper_ratio(row, "il")
+            steps = " and ".join(sorted({str(f.settings["num_steps"]) for f in found}))
+            holds &= ratio <= paper
+            shown.append(f"{row} {ratio:.1f} (T = {steps}), paper {paper:.0f}")
+        text = f"IL's time / BP's is at most the paper's ratio ({dtype})"
+        yield Claim(text, holds, "; ".join(shown))
 
 
 def _il_accuracy(findings: Sequence[Finding]) -> Iterable[Claim]:
@@ -114,8 +126,10 @@ def _il_accuracy(findings: Sequence[Finding]) -> Iterable[Claim]:
     ]
     if runs:
         found = statistics.mean(runs)
-        text = f"An MLP trained by IL reaches {100 * PUBLISHED_ACCURACY:.1f} % on FashionMNIST"
-        yield Claim(text, found >= PUBLISHED_ACCURACY, f"{100 * found:.2f} % in {len(runs)} runs")
+        text = f"An MLP trained by IL reaches {100 * WANTED_ACCURACY:.1f} % on FashionMNIST"
+        holds = found >= WANTED_ACCURACY and len(runs) >= WANTED_RUNS
+        text += f", in mean over {WANTED_RUNS} runs"
+        yield Claim(text, holds, f"{100 * found:.2f} %, the mean of {len(runs)} runs")
 
 
 def _learns_to_play(findings: Sequence[Finding]) -> Iterable[Claim]:
@@ -139,12 +153,16 @@ def _learns_to_play(findings: Sequence[Finding]) -> Iterable[Claim]:
 
 
 def _clearly_above(scores: Sequence[float], others: Sequence[float]) -> bool:
-    errors = (statistics.pvariance(games) / len(games) for games in (scores, others))
+    errors = (statistics.variance(games) / len(games) for games in (scores, others))
     return statistics.mean(scores) - statistics.mean(others) > 5 * math.sqrt(sum(errors))
 
 
 def _column(findings: Sequence[Finding], column: str) -> list[Finding]:
     return [f for f in findings if f.kind == "divergence" and f.settings["column"] == column]
+
+
+def _rows(found: Sequence[Finding]) -> str:
+    return ", ".join(dict.fromkeys(f.settings["row"] for f in found))
 
 
 def _speed_rows(

@@ -1,7 +1,9 @@
 """What is learned in the training experiments: a model, data, a loss and an optimizer.
 
-The rule is all that differs between two runs of a course. Every course has integer classes as
-targets (the next character, for the text), so its accuracy is the share of classes that are right.
+Between the runs of a course only the rule differs, but for two things that their settings say:
+incremental PC moves the weights by its own rate, and slow rules make fewer updates. Every course
+has integer classes as targets (the next character, for the text), so its accuracy is the share of
+classes that are right.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import optax
 
 from dendrax import BP, IL, ZIL, ErrorPC, FixedPrediction, IncrementalPC, data
 from dendrax.experiments._library import Library, Samples
+from dendrax.experiments._subjects import described
 from dendrax.models import MLP, AlexNet, ResNet18, Transformer, cross_entropy_loss
 from dendrax.rules import Rule
 
@@ -29,9 +32,11 @@ class Course:
     - ``samples``: inputs and integer classes.
     - ``make``: draws the model from a ``key=``.
     - ``classes``: the number of classes.
-    - ``num_updates``: of each rule, for those that cost more than a hundred times what BP does.
-    - ``rules``: who learns it, by name; None is `jax.grad` itself.
-    - ``seeds``: how many times, from different starts.
+    - ``num_updates``, ``batch_size``, ``learning_rate``, ``weight_decay``: of the optimizer.
+    - ``rules``: who learns it, by name; None is `jax.grad`.
+    - ``shorter``: rules that relax make only one of so many updates, where they are slow.
+    - ``seeds``: how many times BP, Z-IL and IL learn it, from different starts.
+    - ``num_points``: of the learning curve.
     """
 
     name: str
@@ -47,18 +52,34 @@ class Course:
     num_points: int = 20
     weight_decay: float = 0.01
 
-    def length(self, name: str) -> int:
-        """The number of updates; rules that relax get fewer where they are slow."""
-        return (
-            self.num_updates if name in ("JAX", "BP", "Z-IL") else self.num_updates // self.shorter
-        )
+    def length(self, rule: Rule | None) -> int:
+        """The number of updates."""
+        fast = rule is None or isinstance(rule, BP | ZIL)
+        return self.num_updates if fast else self.num_updates // self.shorter
 
     def optimizer(self, rule: Rule | None) -> optax.GradientTransformation:
         """AdamW with a cosine schedule. Incremental PC has a rate of its own, and takes it."""
         if isinstance(rule, IncrementalPC):
             return optax.sgd(rule.learning_rate)
-        schedule = optax.cosine_decay_schedule(self.learning_rate, self.num_updates)
+        schedule = optax.cosine_decay_schedule(self.learning_rate, self.length(rule))
         return optax.adamw(schedule, weight_decay=self.weight_decay)
+
+    def settings(self, rule: Rule | None) -> dict[str, Any]:
+        """All that a run depends on but the seed, as JSON can say it."""
+        own_rate = rule.learning_rate if isinstance(rule, IncrementalPC) else None
+        return {
+            "course": self.name,
+            "model": described(self.make),
+            "data": self.samples.name,
+            "shape": list(self.samples.train_inputs.shape),
+            "rule_settings": "jax.grad" if rule is None else repr(rule),
+            "optimizer": "AdamW, cosine schedule" if own_rate is None else "SGD",
+            "batch_size": self.batch_size,
+            "num_updates": self.length(rule),
+            "learning_rate": self.learning_rate if own_rate is None else own_rate,
+            "weight_decay": self.weight_decay if own_rate is None else 0.0,
+            "num_points": self.num_points,
+        }
 
     def loss(self, model: Any, inputs: jax.Array, labels: jax.Array) -> jax.Array:
         """The cross entropy of a batch, in mean over it (and over the positions of a text)."""
@@ -92,8 +113,8 @@ def courses(library: Library, *, quick: bool) -> list[Course]:
 def mlp_course(library: Library, *, quick: bool) -> Course:
     """Every rule learns FashionMNIST.
 
-    IL's settings were chosen on the last 10000 training images, after training on the others:
-    with a larger rate the weights grow until inference, at this gamma, is no longer stable.
+    With a larger learning rate the weights grow until IL's inference, at this gamma, is no longer
+    stable.
     """
     samples, sizes = library.fashion, (128, 128) if quick else (512, 512)
     return Course(
@@ -105,10 +126,10 @@ def mlp_course(library: Library, *, quick: bool) -> Course:
         num_updates=300 if quick else 15 * len(samples.train_labels) // 100,
         learning_rate=0.001 if quick else 0.0003,
         rules={
-            "JAX": None,
-            "BP": BP(),
+            "BP": None,
             "Z-IL": ZIL(),
             "IL": IL(num_steps=20, gamma=0.02, batch="mean"),
+            "BP, dendrax": BP(),
             "FixedPrediction": FixedPrediction(),
             "ErrorPC": ErrorPC(num_steps=10, gamma=0.1, batch="mean"),
             "IncrementalPC": IncrementalPC(
@@ -120,22 +141,22 @@ def mlp_course(library: Library, *, quick: bool) -> Course:
 
 
 def _alexnet(library: Library, quick: bool) -> Course:
-    width = 4 if quick else 16
+    width = 4 if quick else 12
     return Course(
         f"AlexNet, width {width}",
         library.fashion,
         functools.partial(AlexNet, (28, 28, 1), 10, width=width),
         10,
         batch_size=20,
-        num_updates=100 if quick else 3000,
+        num_updates=100 if quick else 2000,
         learning_rate=0.0005,
-        rules={"BP": BP(), "Z-IL": ZIL(), "IL": IL(num_steps=20, gamma=0.02, batch="mean")},
+        rules={"BP": None, "Z-IL": ZIL(), "IL": IL(num_steps=20, gamma=0.02, batch="mean")},
         shorter=2 if quick else 3,
     )
 
 
 def _resnet18(library: Library, quick: bool) -> Course:
-    width = 4 if quick else 16
+    width = 4 if quick else 8
     samples = library.fashion if quick else library.colour
     return Course(
         f"ResNet18, width {width}",
@@ -145,8 +166,8 @@ def _resnet18(library: Library, quick: bool) -> Course:
         batch_size=20,
         num_updates=60 if quick else 2000,
         learning_rate=0.001,
-        rules={"BP": BP(), "Z-IL": ZIL(), "IL": IL(num_steps=20, gamma=0.02, batch=20)},
-        shorter=6 if quick else 10,
+        rules={"BP": None, "Z-IL": ZIL(), "IL": IL(num_steps=20, gamma=0.02, batch=20)},
+        shorter=6 if quick else 20,
         num_points=10,
     )
 
@@ -164,10 +185,10 @@ def _transformer(quick: bool) -> Course:
         ),
         classes,
         batch_size=20,
-        num_updates=200 if quick else 4000,
+        num_updates=200 if quick else 3000,
         learning_rate=0.003,
-        rules={"BP": BP(), "Z-IL": ZIL(), "IL": il},
-        shorter=4 if quick else 8,
+        rules={"BP": None, "Z-IL": ZIL(), "IL": il},
+        shorter=4 if quick else 6,
     )
 
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from dendrax.experiments._store import Finding
 
 COLOURS = {
-    "JAX": "#999999",
+    "BP, dendrax": "#999999",
     "BP": "#222222",
     "Z-IL": "#d62728",
     "IL": "#1f77b4",

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import datetime
 import html
 import io
 import json
-import os
 import pathlib
-import platform
 import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any
 
+from dendrax.data._atomic import write_atomically
 from dendrax.experiments._claims import Claim, all_claims
+from dendrax.experiments._machine import machine, now, versions
 from dendrax.experiments._plots import Plot, all_plots
-from dendrax.experiments._store import Finding, write_atomically
+from dendrax.experiments._store import Finding
 from dendrax.experiments._tables import Table, all_tables
 
 TITLE = "Reverse Differentiation via Predictive Coding, measured by dendrax"
-PACKAGES = ("dendrax", "jax", "jaxlib", "numpy", "equinox", "optax", "ale-py")
 
 
 @dataclass(frozen=True)
@@ -38,15 +35,27 @@ class Report:
     findings: list[Finding]
 
 
-def make_report(findings: Sequence[Finding], *, seed: int, missing: Sequence[str]) -> Report:
+def make_report(
+    findings: Sequence[Finding], *, seed: int, quick: bool, missing: Sequence[str]
+) -> Report:
     """The report on some findings; ``missing`` says what was left out, and why."""
-    facts = {**_facts(seed), **({"left out": "; ".join(missing)} if missing else {})}
+    form = "quick: small networks, short runs" if quick else "full"
+    facts = {
+        **_facts(findings, seed),
+        "form": form,
+        **({"left out": "; ".join(missing)} if missing else {}),
+    }
     found = list(findings)
     return Report(facts, all_claims(found), all_tables(found), all_plots(found), found)
 
 
 def write_report(report: Report, folder: pathlib.Path) -> pathlib.Path:
-    """Write all forms; the path of the HTML page."""
+    """Write all forms; the path of the HTML page.
+
+    Tables and plots of an earlier report that this one does not have are removed.
+    """
+    for old in (*folder.glob("*.csv"), *(folder / "plots").glob("*.svg")):
+        old.unlink()
     for table in report.tables:
         _write(folder / f"{table.name}.csv", _csv(table))
     for plot in report.plots:
@@ -61,34 +70,17 @@ def _write(path: pathlib.Path, text: str) -> None:
     write_atomically(path, text.encode())
 
 
-def _facts(seed: int) -> dict[str, str]:
-    """What has to be known to do it again."""
-    command = [pathlib.Path(sys.argv[0]).name, *sys.argv[1:]]
+def _facts(findings: Sequence[Finding], seed: int) -> dict[str, str]:
+    """What has to be known to do it again, and when and where it was done."""
+    dates = sorted(found.date for found in findings) or [now()]
     return {
-        "command": shlex.join(command),
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "command": shlex.join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "date": now(),
+        "measured": f"from {dates[0]} to {dates[-1]}",
         "seed": str(seed),
-        "versions": ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
-        "python": platform.python_version(),
-        "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()}",
+        "versions": versions(),
+        "machine": "; ".join(sorted({found.machine for found in findings} or {machine()})),
     }
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
-
-
-def _processor() -> str:
-    """The processor's own name where Linux tells it."""
-    try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.machine()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def _csv(table: Table) -> str:
@@ -114,6 +106,8 @@ def _plain(found: Finding) -> dict[str, Any]:
         "settings": dict(found.settings),
         "result": dict(found.result),
         "seconds": round(found.seconds, 3),
+        "date": found.date,
+        "machine": found.machine,
     }
 
 

@@ -6,20 +6,21 @@ JAX, and it is another one, which is measured anew.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
-import os
 import pathlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any
 
 import jax
 
 import dendrax
+from dendrax.data._atomic import write_atomically
+from dendrax.experiments._machine import machine, now
 
 Report = Callable[[float, str], None]  # how far it is, from 0 to 1, and what it says of itself
 
@@ -50,6 +51,7 @@ class Cell:
     @property
     def identity(self) -> dict[str, Any]:
         versions = {"dendrax": dendrax.__version__, "jax": jax.__version__}
+        versions["jaxlib"] = metadata.version("jaxlib")
         return {"kind": self.kind, "settings": dict(self.settings), "versions": versions}
 
     @property
@@ -62,13 +64,18 @@ class Cell:
 
 @dataclass(frozen=True)
 class Finding:
-    """A finished measurement: its cell's settings, its result and how long it took."""
+    """A finished measurement: its cell's settings, its result, how long it took, when and where.
+
+    (The seconds are those since the last interruption.)
+    """
 
     kind: str
     name: str
     settings: Mapping[str, Any]
     result: Mapping[str, Any]
     seconds: float
+    date: str = ""
+    machine: str = ""
 
 
 class Store:
@@ -84,17 +91,16 @@ class Store:
             found = json.loads(self._path(cell).read_text())
             if found["identity"] != json.loads(_as_json(cell.identity)):
                 return None
-            return Finding(
-                cell.kind, cell.name, cell.settings, found["result"], float(found["seconds"])
-            )
+            return _finding(cell, found)
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def keep(self, cell: Cell, result: Mapping[str, Any], seconds: float) -> Finding:
         """Write a finished measurement, all of it or nothing."""
         found = {"identity": cell.identity, "result": finite(result), "seconds": seconds}
+        found |= {"date": now(), "machine": machine()}
         write_atomically(self._path(cell), _as_json(found, indent=1).encode())
-        return Finding(cell.kind, cell.name, cell.settings, found["result"], seconds)
+        return _finding(cell, found)
 
     def scratch(self, cell: Cell) -> pathlib.Path:
         """The folder for the checkpoints of a measurement that is not finished."""
@@ -102,6 +108,11 @@ class Store:
 
     def _path(self, cell: Cell) -> pathlib.Path:
         return self.folder / f"{cell.key}.json"
+
+
+def _finding(cell: Cell, found: Mapping[str, Any]) -> Finding:
+    measured = (float(found["seconds"]), found["date"], found["machine"])
+    return Finding(cell.kind, cell.name, cell.settings, found["result"], *measured)
 
 
 def finite(value: Any) -> Any:
@@ -113,18 +124,6 @@ def finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def write_atomically(path: pathlib.Path, content: bytes) -> None:
-    """Write a file that is either the old one or the new one, whenever the power goes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_bytes(content)
-        os.replace(beside, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            beside.unlink()
 
 
 def _as_json(value: Any, **options: Any) -> str:

@@ -1,7 +1,8 @@
 """The networks of the paper, each with a real batch on which one update is measured.
 
-Settings are those of the paper's appendix: batches of 20 and learning rate 0.01, 32 and 0.001 for
-the agent. The quick form keeps MLP, RNN and FC-ResNet as they are and narrows the others.
+Settings are those of the paper's appendix where it gives them: batches of 20 and learning rate
+0.01, 32 and 0.001 for the agent. (It does not for ResNet18, which has batches of 8.) The quick form
+keeps MLP, RNN and FC-ResNet as they are and narrows the others.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dendrax import agent
+from dendrax.agent import QSettings
 from dendrax.data import GAMES
 from dendrax.experiments._library import Library, Samples
 from dendrax.models import (
@@ -44,6 +46,7 @@ class Subject:
 
     - ``row``: the row of the tables.
     - ``name``: what tells it from the others of its row.
+    - ``model``: how the model is made.
     - ``data``: where the batch comes from.
     - ``num_steps``: the steps that IL takes, 20 for small networks and 100 for others.
     - ``graph``: the vertices of Z-IL's dynamics. Where a residual stream lies inside layers,
@@ -54,6 +57,7 @@ class Subject:
 
     row: str
     name: str
+    model: str
     data: str
     batch_size: int
     learning_rate: float
@@ -64,7 +68,7 @@ class Subject:
     @property
     def settings(self) -> dict[str, Any]:
         """All that its numbers depend on, as JSON can say it."""
-        names = ("row", "name", "data", "batch_size", "learning_rate")
+        names = ("row", "name", "model", "data", "batch_size", "learning_rate")
         return {name: getattr(self, name) for name in names}
 
     def batch(self, seed: int, dtype: str) -> Batch:
@@ -99,7 +103,8 @@ def _rnns(quick: bool) -> Iterator[Subject]:
     if importlib.util.find_spec("ale_py") is None:
         return
     for game in GAMES[:1] if quick else GAMES:
-        yield Subject("RNN", game, "its transitions", 32, 0.001, 100, "layer", _player(game))
+        data = f"transitions, {QSettings.window} observations each"
+        yield Subject("RNN", game, "RNN()", data, 32, 0.001, 100, "layer", _player(game))
 
 
 def _player(game: str) -> Callable[[int], Batch]:
@@ -123,14 +128,17 @@ def _transformer(quick: bool) -> Subject:
     """One layer on random data, as in the paper."""
     size, heads, batch, time = (32, 4, 4, 8) if quick else (128, 8, 20, 16)
 
+    make = functools.partial(Transformer, size, size, size, num_heads=heads)
+
     def draw(seed: int) -> Batch:
         keys = jax.random.split(jax.random.key(seed), 3)
-        model = Transformer(size, size, size, num_heads=heads, key=keys[0])
+        model = make(key=keys[0])
         inputs, target = (jax.random.normal(k, (batch, time, size), jnp.float32) for k in keys[1:])
         return Batch(model, inputs, target)
 
     name = f"1 layer of {size}, {time} positions"
-    return Subject("Transformer", name, "random", batch, 0.01, 100, "primitive", draw)
+    made = described(make)
+    return Subject("Transformer", name, made, "random", batch, 0.01, 100, "primitive", draw)
 
 
 def _classifier(
@@ -153,4 +161,17 @@ def _classifier(
         target = np.eye(classes, dtype=np.float32)[samples.train_labels[chosen]]
         return Batch(make(key=jax.random.key(seed)), jnp.asarray(inputs), jnp.asarray(target))
 
-    return Subject(row, name, samples.name, batch, 0.01, num_steps, "layer", draw)
+    made = described(make)
+    return Subject(row, name, made, samples.name, batch, 0.01, num_steps, "layer", draw)
+
+
+def described(make: Callable[..., Any]) -> str:
+    """How a model is made, in words that are the same in every process."""
+    if not isinstance(make, functools.partial):
+        return make.__name__
+    named = [f"{name}={_word(value)}" for name, value in sorted(make.keywords.items())]
+    return f"{make.func.__name__}({', '.join([*map(_word, make.args), *named])})"
+
+
+def _word(value: Any) -> str:
+    return value.__name__ if callable(value) else repr(value)

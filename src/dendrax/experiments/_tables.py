@@ -6,8 +6,10 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from dendrax.experiments import _notes as notes
 from dendrax.experiments import _published as published
 from dendrax.experiments._divergence import TABLE1, TABLE3
+from dendrax.experiments._speed import interval
 from dendrax.experiments._store import Finding
 
 OVERFLOW = "overflow"
@@ -30,7 +32,8 @@ def all_tables(findings: Sequence[Finding]) -> list[Table]:
     tables = []
     for dtype in ("float64", "float32"):
         tables += [table1(findings, dtype), table2(findings, dtype), table3(findings, dtype)]
-    return [table for table in (*tables, training(findings), playing(findings)) if table.rows]
+    tables += [subjects(findings), training(findings), playing(findings), beyond(findings)]
+    return [table for table in tables if table.rows]
 
 
 def table1(findings: Sequence[Finding], dtype: str) -> Table:
@@ -45,10 +48,7 @@ def table1(findings: Sequence[Finding], dtype: str) -> Table:
         f"Table 1: distance of one update to backpropagation's ({dtype})",
         ("network", "original, paper", "original", "Z-IL", "Z-IL, dynamics"),
         tuple(rows),
-        "Euclidean distance to the update of jax.grad, in mean over the networks of a row. "
-        "original: Z-IL without levels. Z-IL: compiled, against compiled jax.grad. Z-IL, dynamics: "
-        "every value node moves at every step; operation by operation, as is the jax.grad that it "
-        "and original Z-IL are compared with. 0 is 0.0, not small.",
+        notes.TABLE1,
     )
 
 
@@ -58,7 +58,7 @@ def table2(findings: Sequence[Finding], dtype: str) -> Table:
     for row, found in rows_of(findings, "speed", dtype):
         paper = published.TABLE2[row]
         steps = sorted({f.settings["num_steps"] for f in found})
-        low, high = mean(found, "zil_over_bp_low"), mean(found, "zil_over_bp_high")
+        low, high = interval([f.result["block_ratios"] for f in found])
         rows.append(
             (
                 row,
@@ -79,9 +79,7 @@ def table2(findings: Sequence[Finding], dtype: str) -> Table:
         f"Table 2: time of one weight update ({dtype})",
         (*names, "BP, ms", "Z-IL, ms", "IL, ms"),
         tuple(rows),
-        "Medians of jitted updates taken in turns, in mean over the networks of a row. BP is "
-        "jax.grad. 95 %: where the ratio lies in resamples of the measured times. T: the steps of "
-        "IL. The paper's times are those of two graphics cards; only the ratios compare.",
+        notes.TABLE2,
     )
 
 
@@ -110,9 +108,46 @@ def table3(findings: Sequence[Finding], dtype: str) -> Table:
             *(text for name in ablations for text in (f"{name}, paper", name)),
         ),
         tuple(rows),
-        "As Table 1. no level-timed update: all weights learn at the end. initial error: value "
-        "nodes start beside their predictions. overflow: the dynamics left the range of the dtype.",
+        notes.TABLE3,
     )
+
+
+def subjects(findings: Sequence[Finding]) -> Table:
+    """What the rows of Tables 1 to 3 were measured on."""
+    names = ("row", "name", "model", "data", "batch_size")
+    rows = dict.fromkeys(
+        tuple(str(f.settings[name]) for name in names)
+        for f in findings
+        if f.kind in ("divergence", "speed")
+    )
+    return Table(
+        "networks",
+        "What Tables 1 to 3 were measured on",
+        ("row", "network", "model", "data", "batch"),
+        tuple(rows),
+        notes.NETWORKS,
+    )
+
+
+def beyond(findings: Sequence[Finding]) -> Table:
+    """IL's distance to BP, at the end of each sweep."""
+    rows = [
+        (f.settings["model"], f.settings["plot"], f.settings["label"], f"{place:g}", _size(size))
+        for f in findings
+        if f.kind == "beyond" and "distances" in f.result
+        for place, size in zip(f.result["places"], f.result["distances"], strict=True)
+    ]
+    return Table(
+        "beyond",
+        "Beyond the paper: IL's distance to backpropagation",
+        ("network", "sweep", "series", "T or precision", "distance"),
+        tuple(rows),
+        notes.BEYOND,
+    )
+
+
+def _size(value: float | None) -> str:
+    return "diverges" if value is None else f"{value:.3g}"
 
 
 def training(findings: Sequence[Finding]) -> Table:
@@ -127,9 +162,7 @@ def training(findings: Sequence[Finding]) -> Table:
         "Training: the same start, the same batches, another rule",
         ("network", "data", "rule", "updates", "runs", "accuracy", "weights = BP's", "ms/update"),
         tuple(rows),
-        "accuracy: on the test set, at the end, in mean over the runs (from different starts) and "
-        "with their standard deviation. weights = BP's: at how many points of the learning curve "
-        "every bit of every weight is that of the BP run.",
+        notes.TRAINING,
     )
 
 
@@ -154,7 +187,7 @@ def _training_row(
 
 
 def _agreement(runs: Sequence[Finding], found: Sequence[Finding], rule: str) -> str:
-    if rule not in ("JAX", "Z-IL"):
+    if rule not in ("BP, dendrax", "Z-IL"):
         return ""
     same, total = agreeing_points(runs, found)
     return f"{same} of {total}" if total else MISSING
@@ -164,7 +197,7 @@ def agreeing_points(runs: Iterable[Finding], found: Sequence[Finding]) -> tuple[
     """At how many points the weights are those of BP from the same start, and of how many."""
     same = total = 0
     for run in runs:
-        names = ("course", "seed", "data")
+        names = ("course", "seed", "data", "model", "batch_size", "num_updates", "learning_rate")
         twins = [
             f.result["points"]
             for f in found
@@ -185,27 +218,17 @@ def playing(findings: Sequence[Finding]) -> Table:
         if rule == "random":
             continue
         run, random = found[game, rule].result, found.get((game, "random"))
-        best = max(range(len(run["steps"])), key=lambda i: statistics.mean(run["scores"][i]))
-        rows.append(
-            (
-                game,
-                rule,
-                str(run["steps"][-1]),
-                MISSING if random is None else _spread(random.result["scores"]),
-                _spread(run["scores"][0]),
-                _spread(run["scores"][-1]),
-                f"{_spread(run['scores'][best])} at {run['steps'][best]}",
-                _playing_agreement(found, game, rule),
-            )
-        )
-    names = ("game", "rule", "actions", "random play", "at the start", "at the end", "best point")
+        shown = [_spread(scores) for scores in (run["scores"][0], run["scores"][-1])]
+        played = MISSING if random is None else _spread(random.result["scores"])
+        agreement = _playing_agreement(found, game, rule)
+        rows.append((game, rule, str(run["steps"][-1]), played, *shown, agreement))
+    names = ("game", "rule", "actions", "random play", "untrained", "trained")
     return Table(
         "playing",
         "The recurrent Q-learning agent on Atari games",
         (*names, "weights = BP's"),
         tuple(rows),
-        "Scores of whole games, mean ± standard deviation over games. weights = BP's: at how many "
-        "measurements every bit of every weight is that of the agent that learned by BP.",
+        notes.PLAYING,
     )
 
 

@@ -60,33 +60,22 @@ def training_cells(courses: Sequence[Course], *, seed: int) -> list[Cell]:
 
 
 def _cell(course: Course, name: str, rule: Rule | None, seed: int) -> Cell:
-    settings = {
-        "course": course.name,
-        "data": course.samples.name,
-        "rule": name,
-        "rule_settings": repr(rule),
-        "batch_size": course.batch_size,
-        "num_updates": course.length(name),
-        "schedule": course.num_updates,
-        "learning_rate": course.learning_rate,
-        "weight_decay": course.weight_decay,
-        "num_points": course.num_points,
-        "seed": seed,
-    }
+    settings = {**course.settings(rule), "rule": name, "seed": seed}
 
     def measure(work: Work) -> Mapping[str, Any]:
-        points = list(_learn(course, name, rule, seed, work))
-        return {"points": [asdict(point) for point in points]}
+        with jax.enable_x64(False):
+            return {"points": [asdict(p) for p in _learn(course, rule, seed, work)]}
 
     return Cell("training", f"{course.name}, {name}, seed {seed}", settings, measure)
 
 
-def _learn(course: Course, name: str, rule: Rule | None, seed: int, work: Work) -> Iterator[Point]:
+def _learn(course: Course, rule: Rule | None, seed: int, work: Work) -> Iterator[Point]:
     """The points of the curve, those of an earlier, interrupted run first."""
-    length = course.length(name)
+    length = course.length(rule)
     state, points = _resume(work.folder, _start(course, rule, seed))
     yield from points
     runner = _Runner(course, rule)
+    runner.warm_up(state, seed)
     stops = np.unique(np.linspace(0, length, course.num_points + 1).round().astype(int)[1:])
     for stop in stops[len(points) :]:
         first = points[-1].update if points else 0
@@ -133,7 +122,6 @@ class _Runner:
     def advance(self, state: State, seed: int, first: int, stop: int) -> tuple[State, float, float]:
         """Updates ``first`` to ``stop``: the state, the mean loss, and the seconds."""
         losses = []
-        self._warm_up(state, seed)
         start = time.perf_counter()
         for update in range(first, stop):
             chosen = self.course.order(seed, update)
@@ -143,7 +131,7 @@ class _Runner:
         seconds = time.perf_counter() - start
         return state, float(np.mean([float(loss) for loss in losses])), seconds
 
-    def _warm_up(self, state: State, seed: int) -> None:
+    def warm_up(self, state: State, seed: int) -> None:
         """Compiling is not learning: it is done before the clock starts."""
         chosen = self.course.order(seed, 0)
         jax.block_until_ready(self._update(state, self._inputs, self._labels, chosen))
