@@ -37,7 +37,7 @@ def make_course():
     inputs = centres[labels] + generator.normal(size=(90, 6)).astype(np.float32)
     samples = Samples("blobs", inputs[:60], labels[:60], inputs[60:], labels[60:])
     make = functools.partial(MLP, 6, (8,), 3)
-    return Course("blobs", samples, make, 3, 7, 40, 0.01, RULES, num_points=4, shorter=2)
+    return Course("blobs", samples, make, 3, 7, 40, 0.01, RULES, num_points=4, shorter={"IL": 2})
 
 
 def cell(course, rule):

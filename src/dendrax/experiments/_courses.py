@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -34,7 +34,7 @@ class Course:
     - ``classes``: the number of classes.
     - ``num_updates``, ``batch_size``, ``learning_rate``, ``weight_decay``: of the optimizer.
     - ``rules``: who learns it, by name; None is `jax.grad`.
-    - ``shorter``: rules that relax make only one of so many updates, where they are slow.
+    - ``shorter``: rules that are slow make only one of so many updates.
     - ``seeds``: how many times BP, Z-IL and IL learn it, from different starts.
     - ``num_points``: of the learning curve.
     """
@@ -47,25 +47,26 @@ class Course:
     num_updates: int
     learning_rate: float
     rules: dict[str, Rule | None]
-    shorter: int = 1
+    shorter: dict[str, int] = field(default_factory=dict)
     seeds: int = 1
     num_points: int = 20
     weight_decay: float = 0.01
 
-    def length(self, rule: Rule | None) -> int:
-        """The number of updates."""
-        fast = rule is None or isinstance(rule, BP | ZIL)
-        return self.num_updates if fast else self.num_updates // self.shorter
+    def length(self, name: str) -> int:
+        """The number of updates that the rule of this name makes."""
+        return self.num_updates // self.shorter.get(name, 1)
 
-    def optimizer(self, rule: Rule | None) -> optax.GradientTransformation:
+    def optimizer(self, name: str) -> optax.GradientTransformation:
         """AdamW with a cosine schedule. Incremental PC has a rate of its own, and takes it."""
+        rule = self.rules[name]
         if isinstance(rule, IncrementalPC):
             return optax.sgd(rule.learning_rate)
-        schedule = optax.cosine_decay_schedule(self.learning_rate, self.length(rule))
+        schedule = optax.cosine_decay_schedule(self.learning_rate, self.length(name))
         return optax.adamw(schedule, weight_decay=self.weight_decay)
 
-    def settings(self, rule: Rule | None) -> dict[str, Any]:
+    def settings(self, name: str) -> dict[str, Any]:
         """All that a run depends on but the seed, as JSON can say it."""
+        rule = self.rules[name]
         own_rate = rule.learning_rate if isinstance(rule, IncrementalPC) else None
         return {
             "course": self.name,
@@ -75,7 +76,7 @@ class Course:
             "rule_settings": "jax.grad" if rule is None else repr(rule),
             "optimizer": "AdamW, cosine schedule" if own_rate is None else "SGD",
             "batch_size": self.batch_size,
-            "num_updates": self.length(rule),
+            "num_updates": self.length(name),
             "learning_rate": self.learning_rate if own_rate is None else own_rate,
             "weight_decay": self.weight_decay if own_rate is None else 0.0,
             "num_points": self.num_points,
@@ -136,6 +137,7 @@ def mlp_course(library: Library, *, quick: bool) -> Course:
                 num_steps=10, gamma=0.02, learning_rate=0.03, batch="mean"
             ),
         },
+        shorter={} if quick else {"FixedPrediction": 3, "ErrorPC": 3, "IncrementalPC": 3},
         seeds=1 if quick else 3,
     )
 
@@ -151,7 +153,7 @@ def _alexnet(library: Library, quick: bool) -> Course:
         num_updates=100 if quick else 2000,
         learning_rate=0.0005,
         rules={"BP": None, "Z-IL": ZIL(), "IL": IL(num_steps=20, gamma=0.02, batch="mean")},
-        shorter=2 if quick else 3,
+        shorter={"IL": 2 if quick else 3},
     )
 
 
@@ -167,7 +169,7 @@ def _resnet18(library: Library, quick: bool) -> Course:
         num_updates=60 if quick else 2000,
         learning_rate=0.001,
         rules={"BP": None, "Z-IL": ZIL(), "IL": IL(num_steps=20, gamma=0.02, batch=20)},
-        shorter=6 if quick else 20,
+        shorter={"IL": 6 if quick else 20},
         num_points=10,
     )
 
@@ -188,7 +190,7 @@ def _transformer(quick: bool) -> Course:
         num_updates=200 if quick else 3000,
         learning_rate=0.003,
         rules={"BP": None, "Z-IL": ZIL(), "IL": il},
-        shorter=4 if quick else 6,
+        shorter={"IL": 4 if quick else 6},
     )
 
 

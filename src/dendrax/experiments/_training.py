@@ -52,29 +52,29 @@ class Point:
 def training_cells(courses: Sequence[Course], *, seed: int) -> list[Cell]:
     """One measurement per course, rule and start."""
     return [
-        _cell(course, name, rule, seed + repeat)
+        _cell(course, name, seed + repeat)
         for course in courses
-        for name, rule in course.rules.items()
+        for name in course.rules
         for repeat in range(course.seeds if name in ("BP", "Z-IL", "IL") else 1)
     ]
 
 
-def _cell(course: Course, name: str, rule: Rule | None, seed: int) -> Cell:
-    settings = {**course.settings(rule), "rule": name, "seed": seed}
+def _cell(course: Course, name: str, seed: int) -> Cell:
+    settings = {**course.settings(name), "rule": name, "seed": seed}
 
     def measure(work: Work) -> Mapping[str, Any]:
         with jax.enable_x64(False):
-            return {"points": [asdict(p) for p in _learn(course, rule, seed, work)]}
+            return {"points": [asdict(p) for p in _learn(course, name, seed, work)]}
 
     return Cell("training", f"{course.name}, {name}, seed {seed}", settings, measure)
 
 
-def _learn(course: Course, rule: Rule | None, seed: int, work: Work) -> Iterator[Point]:
+def _learn(course: Course, name: str, seed: int, work: Work) -> Iterator[Point]:
     """The points of the curve, those of an earlier, interrupted run first."""
-    length = course.length(rule)
-    state, points = _resume(work.folder, _start(course, rule, seed))
+    length = course.length(name)
+    state, points = _resume(work.folder, _start(course, name, seed))
     yield from points
-    runner = _Runner(course, rule)
+    runner = _Runner(course, name)
     runner.warm_up(state, seed)
     stops = np.unique(np.linspace(0, length, course.num_points + 1).round().astype(int)[1:])
     for stop in stops[len(points) :]:
@@ -88,9 +88,9 @@ def _learn(course: Course, rule: Rule | None, seed: int, work: Work) -> Iterator
         yield points[-1]
 
 
-def _start(course: Course, rule: Rule | None, seed: int) -> State:
+def _start(course: Course, name: str, seed: int) -> State:
     model = course.make(key=jax.random.key(seed))
-    return State(model, course.optimizer(rule).init(model))
+    return State(model, course.optimizer(name).init(model))
 
 
 def _resume(folder: pathlib.Path, start: State) -> tuple[State, list[Point]]:
@@ -104,18 +104,18 @@ def _resume(folder: pathlib.Path, start: State) -> tuple[State, list[Point]]:
 class _Runner:
     """The compiled functions of one run."""
 
-    def __init__(self, course: Course, rule: Rule | None):
-        self.course, self.rule = course, rule
+    def __init__(self, course: Course, name: str):
+        self.course, self.name, self.rule = course, name, course.rules[name]
         self._inputs = jnp.asarray(course.samples.train_inputs)
         self._labels = jnp.asarray(course.samples.train_labels.astype(np.int32))
         self._update = jax.jit(self._one_update)
         self._guess = jax.jit(lambda model, inputs: jnp.argmax(model(inputs), axis=-1))
-        self._energy = _energy_of(course, rule)
+        self._energy = _energy_of(course, self.rule)
 
     def _one_update(self, state: State, inputs: Any, labels: Any, chosen: Any) -> Any:
         gradient_of = _value_and_grad(self.rule)
         loss, gradient = gradient_of(self.course.loss)(state.model, inputs[chosen], labels[chosen])
-        optimizer = self.course.optimizer(self.rule)
+        optimizer = self.course.optimizer(self.name)
         change, after = optimizer.update(gradient, state.optimizer, state.model)
         return State(optax.apply_updates(state.model, change), after), loss
 
