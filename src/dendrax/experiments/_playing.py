@@ -27,7 +27,7 @@ def playing_cells(*, seed: int, quick: bool) -> list[Cell]:
         settings = _settings(game, quick)
         cells.append(_random_cell(settings, seed))
         for name, rule in rules.items():
-            if name != "IL" or game == LONG[0]:
+            if name != "IL" or game == GAMES[0]:
                 cells.append(_cell(settings, name, rule, seed))
     return cells
 
