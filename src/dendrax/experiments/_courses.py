@@ -134,7 +134,7 @@ def mlp_course(library: Library, *, quick: bool) -> Course:
             "FixedPrediction": FixedPrediction(),
             "ErrorPC": ErrorPC(num_steps=10, gamma=0.1, batch="mean"),
             "IncrementalPC": IncrementalPC(
-                num_steps=10, gamma=0.02, learning_rate=0.03, batch="mean"
+                num_steps=10, gamma=0.02, learning_rate=0.01, batch="mean"
             ),
         },
         shorter={} if quick else {"FixedPrediction": 3, "ErrorPC": 3, "IncrementalPC": 3},
@@ -153,7 +153,7 @@ def _alexnet(library: Library, quick: bool) -> Course:
         num_updates=100 if quick else 2000,
         learning_rate=0.0005,
         rules={"BP": None, "Z-IL": ZIL(), "IL": IL(num_steps=20, gamma=0.02, batch="mean")},
-        shorter={"IL": 2 if quick else 3},
+        shorter={"IL": 2 if quick else 10},
     )
 
 

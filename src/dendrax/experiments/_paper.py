@@ -105,11 +105,7 @@ class Paper:
     def _speed(self) -> list[Cell]:
         measured = subjects(self.library, quick=self.quick)
         seconds = 1.0 if self.quick else 5.0
-        return [
-            cell
-            for dtype in (DTYPES[1:] if self.quick else DTYPES)
-            for cell in speed_cells(measured, seed=self.seed, dtype=dtype, seconds=seconds)
-        ]
+        return speed_cells(measured, seed=self.seed, dtype="float32", seconds=seconds)
 
     def _training(self) -> list[Cell]:
         cells = training_cells(courses(self.library, quick=self.quick), seed=self.seed)

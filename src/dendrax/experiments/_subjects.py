@@ -1,7 +1,7 @@
 """The networks of the paper, each with a real batch on which one update is measured.
 
 Settings are those of the paper's appendix where it gives them: batches of 20 and learning rate
-0.01, 32 and 0.001 for the agent. (It does not for ResNet18, which has batches of 8.) The quick form
+0.01, 32 and 0.001 for the agent. (It does not for ResNet18, which has batches of 2.) The quick form
 keeps MLP, RNN and FC-ResNet as they are and narrows the others.
 """
 
@@ -118,7 +118,7 @@ def _fc_resnet(library: Library) -> Subject:
 
 
 def _resnet18(library: Library, quick: bool) -> Subject:
-    width, batch = (4, 4) if quick else (64, 8)
+    width, batch = (4, 4) if quick else (64, 2)
     samples = library.fashion if quick else library.colour
     make = functools.partial(ResNet18, samples.train_inputs.shape[-1], 10, width=width)
     return _classifier("ResNet18", f"width {width}", samples, make, batch=batch)
