@@ -124,7 +124,7 @@ def mlp_course(library: Library, *, quick: bool) -> Course:
         functools.partial(MLP, 784, sizes, 10, activation=jax.nn.relu),
         10,
         batch_size=100,
-        num_updates=300 if quick else 15 * len(samples.train_labels) // 100,
+        num_updates=200 if quick else 15 * len(samples.train_labels) // 100,
         learning_rate=0.001 if quick else 0.0003,
         rules={
             "BP": None,

@@ -14,7 +14,6 @@ from dendrax.data import GAMES
 from dendrax.experiments._store import Cell, Work
 from dendrax.rules import Rule
 
-RANDOM_GAMES = 30
 LONG = ("Seaquest", "Freeway")  # the games that are played until something is learned
 
 
@@ -25,7 +24,7 @@ def playing_cells(*, seed: int, quick: bool) -> list[Cell]:
     cells = []
     for game in GAMES:
         settings = _settings(game, quick)
-        cells.append(_random_cell(settings, seed))
+        cells.append(_random_cell(settings, 5 if quick else 30, seed))
         for name, rule in rules.items():
             if name != "IL" or game == GAMES[0]:
                 cells.append(_cell(settings, name, rule, seed))
@@ -72,18 +71,18 @@ def _cell(settings: QSettings, name: str, rule: Rule | None, seed: int) -> Cell:
     return Cell("playing", f"{settings.game}, {name}", {**recorded, "seed": seed}, measure)
 
 
-def _random_cell(settings: QSettings, seed: int) -> Cell:
+def _random_cell(settings: QSettings, episodes: int, seed: int) -> Cell:
     recorded = {
         "game": settings.game,
         "rule": "random",
-        "episodes": RANDOM_GAMES,
+        "episodes": episodes,
         "max_steps": settings.max_steps,
         "seed": seed,
     }
 
     def measure(work: Work) -> Mapping[str, Any]:
         work.report(0.0, "playing at random")
-        scores = random_score(settings.game, RANDOM_GAMES, seed=seed, max_steps=settings.max_steps)
+        scores = random_score(settings.game, episodes, seed=seed, max_steps=settings.max_steps)
         return {"scores": np.asarray(scores).tolist()}
 
     return Cell("playing", f"{settings.game}, random", recorded, measure)
