@@ -63,7 +63,7 @@ def test_bp_and_zil_have_the_same_weights_at_every_point(course, tmp_path):
     assert found["IL"][-1]["energy"] > 0 and found["BP"][-1]["energy"] is None
 
 
-@pytest.mark.parametrize("rule", ["BP", "IL"])
+@pytest.mark.parametrize("rule", ["BP", pytest.param("IL", marks=pytest.mark.slow)])
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(course, tmp_path, rule):
     whole = points(course, rule, tmp_path / "whole")
 
@@ -82,7 +82,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(course, tmp_path, rule)
 def test_a_damaged_checkpoint_means_a_new_start(course, tmp_path):
     whole = points(course, "BP", tmp_path)
     path = tmp_path / "run.npz"
-    for content in (b"", b"no archive", path.read_bytes()[:200]):
+    for content in (b"no archive", path.read_bytes()[:200]):
         path.write_bytes(content)
         assert hashes(points(course, "BP", tmp_path)) == hashes(whole)
 

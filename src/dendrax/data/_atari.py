@@ -178,6 +178,7 @@ def _check(frame_skip: int, sticky: float, max_steps: int) -> None:
 def _ale_py() -> ModuleType:
     try:
         import ale_py
+        import ale_py.roms  # by name: ale_py itself imports it only beside gymnasium
     except ImportError as error:
         remedy = 'Install it with: pip install "dendrax[atari]"'
         raise complain(ImportError, "the games need ale-py.", remedy=remedy) from error
