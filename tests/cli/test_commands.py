@@ -84,6 +84,7 @@ def test_the_report_tells_of_all_parts_that_were_measured(small, tmp_path):
     text = (tmp_path / "results.json").read_text()
     assert '"name": "table1"' in text and '"name": "table3"' in text
     assert '"name": "table2"' not in text
+    assert "3 of 5 measurements" in text  # what is not there yet is said
 
 
 def test_an_interruption_says_how_to_go_on(small, tmp_path, monkeypatch):

@@ -42,11 +42,6 @@ Out = Annotated[pathlib.Path, typer.Option(help="The folder for report and measu
 Seed = Annotated[int, typer.Option(help="Of weights, batches and games.", min=0)]
 
 
-@app.callback()
-def _commands() -> None:
-    """Predictive coding for any JAX function."""
-
-
 @app.command()
 def demo(out: Out = pathlib.Path("dendrax-demo"), seed: Seed = 0) -> None:
     """A few minutes: the paper's tables on small networks, and every rule learns.
@@ -74,8 +69,8 @@ def paper(
     for bit, with IL and its relatives; and the agent on eight Atari games. beyond: what makes IL
     differ from backpropagation, and the error wave.
 
-    An interrupted run goes on where it stopped: give the same command again. All takes hours;
-    with --quick, under ten minutes.
+    An interrupted run goes on where it stopped: give the same command again. All takes hours,
+    with --quick minutes.
     """
     chosen = PARTS if part.value == "all" else (part.value,)
     shown = (*chosen, "playing") if "training" in chosen else chosen

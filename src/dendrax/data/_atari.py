@@ -8,6 +8,7 @@ probability 1/4 the console repeats the action before ("sticky actions", Machado
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import json
 import re
 from types import ModuleType
@@ -173,6 +174,11 @@ def _check(frame_skip: int, sticky: float, max_steps: int) -> None:
         raise complain(ValueError, problem)
     if not 0 <= sticky < 1:
         raise complain(ValueError, f"sticky={sticky} is not a probability below 1.")
+
+
+def has_atari() -> bool:
+    """Whether the games are installed."""
+    return importlib.util.find_spec("ale_py") is not None
 
 
 def _ale_py() -> ModuleType:

@@ -16,7 +16,7 @@ import numpy as np
 
 import dendrax
 from dendrax import IL, ZIL
-from dendrax.experiments._divergence import distance_between
+from dendrax.experiments._divergence import distance_between, predict
 from dendrax.experiments._library import Library
 from dendrax.experiments._store import Cell, Work
 from dendrax.models import MLP, FCResNet, astype, cross_entropy_loss
@@ -150,7 +150,7 @@ def _wave(library: Library, name: str, rule: Rule, seed: int) -> Cell:
         work.report(0.0, "recording every error")
         with jax.enable_x64(True):
             _, (model, inputs, target) = _case(library, "FC-ResNet", seed, False)
-            return {"sizes": error_wave(_predict, (model, inputs), target, rule)}
+            return {"sizes": error_wave(predict, (model, inputs), target, rule)}
 
     return Cell("beyond", f"the error wave of {name}", settings, measure)
 
@@ -173,7 +173,3 @@ def error_wave(fun: Any, arguments: Sequence[Any], target: Any, rule: Rule) -> l
 def _by_time(errors: Any) -> np.ndarray:
     parts = errors if isinstance(errors, tuple) else (errors,)
     return np.concatenate([np.square(np.asarray(e).reshape(len(e), -1)) for e in parts], axis=1)
-
-
-def _predict(model: Any, inputs: Any) -> Any:
-    return model(inputs)

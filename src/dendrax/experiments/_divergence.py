@@ -79,7 +79,7 @@ def _vertices(subject: Subject, column: str) -> str:
 
 def _gradients(column: str, vertices: str, batch: Batch) -> tuple[Any, Any]:
     """The gradient of the rule in this column, and backpropagation's."""
-    graph = dendrax.trace(_predict, batch.model, batch.inputs, vertices=vertices)
+    graph = dendrax.trace(predict, batch.model, batch.inputs, vertices=vertices)
     record = ("energy",) if column == "dynamics" else ()
 
     def ours(model: Any, inputs: Any, target: Any) -> Any:
@@ -114,7 +114,8 @@ def _wide(array: Any) -> jax.Array:
     return jnp.asarray(array).astype(jnp.float64)
 
 
-def _predict(model: Any, inputs: Any) -> Any:
+def predict(model: Any, inputs: Any) -> Any:
+    """What is traced in the paper's setting: the output, to be clamped to a target."""
     return model(inputs)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
 from dataclasses import dataclass
 
 from rich.console import Console
 
+from dendrax.data import has_atari
 from dendrax.experiments._beyond import beyond_cells
 from dendrax.experiments._courses import courses, mlp_course
 from dendrax.experiments._divergence import TABLE1, TABLE3, divergence_cells
@@ -63,25 +63,29 @@ class Paper:
     def report(self) -> tuple[Report, pathlib.Path]:
         """The report on all that is finished, of whatever part, and where its page lies."""
         cells = _once([cell for part in PARTS for cell in self.cells(part)])
-        report = make_report(
-            finished(cells, self.store), seed=self.seed, quick=self.quick, missing=self.missing()
-        )
+        found, missing = finished(cells, self.store), self.missing()
+        if len(found) < len(cells):
+            missing = [f"{len(cells) - len(found)} of {len(cells)} measurements", *missing]
+        report = make_report(found, seed=self.seed, quick=self.quick, missing=missing)
         return report, write_report(report, self.folder)
 
     def missing(self) -> list[str]:
         """What cannot be measured here, and the remedy."""
         if self.quick:
-            return [] if _atari() else ['RNN and games (pip install "dendrax[atari]")']
-        found = []
-        if "fashion_mnist(full=True)" not in self.library.found:
-            found.append("full FashionMNIST (the shipped subset instead)")
-        if "cifar10()" not in self.library.found:
-            found.append("CIFAR-10 (FashionMNIST instead)")
-        if self.library.photographs is None:
-            found.append("AlexNet on ImageNet photographs")
-        if not _atari():
-            found.append('Atari (pip install "dendrax[atari]")')
-        return [f"{text}: see dendrax data" if "pip" not in text else text for text in found]
+            needs = {'RNN and games: pip install "dendrax[atari]"': has_atari()}
+        else:
+            found = self.library.found
+            needs = {
+                "full FashionMNIST (the shipped subset instead): see dendrax data": (
+                    "fashion_mnist(full=True)" in found
+                ),
+                "CIFAR-10 (FashionMNIST instead): see dendrax data": "cifar10()" in found,
+                "AlexNet on ImageNet photographs: see dendrax data": (
+                    "imagenet_photographs()" in found
+                ),
+                'RNN and games: pip install "dendrax[atari]"': has_atari(),
+            }
+        return [text for text, there in needs.items() if not there]
 
     def _demo(self) -> list[Cell]:
         """The quick tables in the paper's precision, and one network that every rule trains.
@@ -112,13 +116,9 @@ class Paper:
 
     def _training(self) -> list[Cell]:
         cells = training_cells(courses(self.library, quick=self.quick), seed=self.seed)
-        return cells + (playing_cells(seed=self.seed, quick=self.quick) if _atari() else [])
+        return cells + (playing_cells(seed=self.seed, quick=self.quick) if has_atari() else [])
 
 
 def _once(cells: list[Cell]) -> list[Cell]:
     """Tables 1 and 3 share measurements."""
     return list({cell.key: cell for cell in cells}.values())
-
-
-def _atari() -> bool:
-    return importlib.util.find_spec("ale_py") is not None

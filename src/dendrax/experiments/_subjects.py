@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ import numpy as np
 
 from dendrax import agent
 from dendrax.agent import QSettings
-from dendrax.data import GAMES
+from dendrax.data import GAMES, has_atari
 from dendrax.experiments._library import Library, Samples
 from dendrax.models import (
     MLP,
@@ -100,7 +99,7 @@ def _alexnets(library: Library, quick: bool) -> Iterator[Subject]:
 
 
 def _rnns(quick: bool) -> Iterator[Subject]:
-    if importlib.util.find_spec("ale_py") is None:
+    if not has_atari():
         return
     for game in GAMES[:1] if quick else GAMES:
         data = f"transitions, {QSettings.window} observations each"
