@@ -27,7 +27,7 @@ help: ## Show this list
 demo: $(VENV)/.stamp-demo ## Run the demonstration
 	$(BIN)/dendrax demo $(ARGS)
 
-paper: $(VENV)/.stamp-demo ## Reproduce the paper's experiments (hours; ARGS=--quick: small networks)
+paper: $(VENV)/.stamp-demo ## Reproduce the paper's experiments (hours; ARGS=--quick: ten minutes)
 	$(BIN)/dendrax paper all $(ARGS)
 
 test: $(VENV)/.stamp-test ## Run the tests, except the slow ones

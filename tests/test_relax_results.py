@@ -39,6 +39,34 @@ def test_prediction_by_inference():
     np.testing.assert_allclose(result.output, p.predict(p.model, p.inputs), atol=1e-10)
 
 
+@pytest.mark.parametrize("rule", [IL(num_steps=4), ZIL()], ids=["il", "zil"])
+def test_statistics_are_the_sizes_of_the_records(rule):
+    p = problem("mlp", dtype="float64", small=True)
+    graph = dendrax.trace(p.predict, p.model, p.inputs)
+    names = ("epsilon", "x", "mu")
+    result = dendrax.run(graph, rule, target=p.target, record=(*names, "statistics"))
+    assert len(result.statistics) == len(result.epsilon)
+    for v in result.statistics[0]:
+        sizes = [jnp.sqrt(jnp.mean(getattr(result, name)[-1][v] ** 2)) for name in names]
+        np.testing.assert_allclose(result.statistics[-1][v], jnp.stack(sizes), rtol=1e-12)
+
+
+def test_statistics_of_delay_lines():
+    """The product has its error of 1 at t = 1; a step later its message, 3, waits in the delay."""
+    graph = dendrax.trace(lambda w: 3.0 * w + jnp.sin(jnp.cos(w)), 2.0)
+    result = dendrax.run(graph, ZIL(), record=("epsilon", "statistics"))
+    ((edge, waiting),) = result.waiting.items()
+    assert dendrax.level(graph).delays[edge] == 1
+    assert result.epsilon[1][edge.user] == 1.0
+    assert waiting[:, 0].tolist() == [0.0, 0.0, 3.0]
+
+
+def test_statistics_do_not_overflow():
+    graph = dendrax.trace(lambda w: jnp.sum(1e25 * w), jnp.ones(3, jnp.float32))
+    result = dendrax.run(graph, ZIL(), record="statistics")
+    assert float(result.statistics[0]["mul"][1]) == pytest.approx(1e25, rel=1e-6)
+
+
 @pytest.mark.parametrize(
     "rule",
     [

@@ -298,7 +298,8 @@ def run(
     - `rule`: for instance `dendrax.ZIL()`.
     - `args`: new arguments for the traced function; by default those that it was traced with.
     - `target`: what the output should be; a tree like the function's result.
-    - `record`: any of `"energy"`, `"x"`, `"mu"`, `"epsilon"`, to be kept at every time step.
+    - `record`: any of `"energy"`, `"x"`, `"mu"`, `"epsilon"`, to be kept at every time step; of
+      large models `"statistics"`, the root mean squares of the last three.
 
     **Returns:** a `Result` with `.output`, `.gradient` and the records: `.energy[t]`,
     `.epsilon[t][vertex]`; `.num_steps`, `.converged` and `.diverged_at`. Print it for a summary,

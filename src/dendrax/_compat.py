@@ -42,6 +42,13 @@ def is_tracer(value: Any) -> bool:
     return isinstance(value, Tracer)
 
 
+def choose(condition: Any, new: Any, old: Any) -> Any:
+    """The tree ``new`` if the condition holds, else ``old``; at once if nothing is compiled."""
+    if is_tracer(condition):
+        return jax.tree.map(functools.partial(jax.numpy.where, condition), new, old)
+    return new if condition else old
+
+
 def is_tracing() -> bool:
     """Whether JAX is tracing some function right now."""
     return not trace_state_clean()

@@ -11,6 +11,7 @@ follow the same equations. The chain is kept as one array with a leading axis of
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -24,6 +25,8 @@ from dendrax._equations import (
     carried_error,
     energy,
     prediction_error,
+    root_mean_square,
+    summaries,
     updated_error,
     value_change,
 )
@@ -66,16 +69,6 @@ class State(NamedTuple):
     learned: dict[Edge, tuple[Array, ...]]
 
 
-class Snapshot(NamedTuple):
-    """The quantities at one time, for the records."""
-
-    energy: Array
-    energies: dict[Port, Array]
-    x: dict[Port, Array]
-    mu: dict[Port, Array]
-    epsilon: dict[Port, Array]
-
-
 class End(NamedTuple):
     """What is left at the end.
 
@@ -101,7 +94,7 @@ def run_dynamics(
     circuit = Dynamics(graph, delays, schedule, evaluate(graph, leaves), clamp)
 
     def step(state: State, t: Array) -> tuple[State, dict[str, Any]]:
-        state, snapshot = circuit.step(state, t)
+        state, snapshot = circuit.step(state, t if _compat.is_tracer(t) else int(t))
         return state, {name: getattr(snapshot, name) for name in record}
 
     times = jnp.arange(schedule.num_steps)
@@ -195,7 +188,7 @@ class Dynamics:
     def step(self, state: State, t: Array) -> tuple[State, Snapshot]:
         """Predict, take errors and messages, learn what is due, then move every value node."""
         mu, residuals = self._predict(state.x, state.line_x)
-        before = jax.tree.map(lambda new, old: jnp.where(t == 0, new, old), mu, state.mu)
+        before = _compat.choose(t == 0, mu, state.mu)
         error = {
             port: self._error_now(port, state.error[port], mu[port], before[port])
             for port in self.errors
@@ -207,13 +200,10 @@ class Dynamics:
             for edge in self.graph.edges
         }
         learned = {
-            edge: tuple(
-                jnp.where(t == self.schedule.learn_at[edge], new, old)
-                for new, old in zip(arriving[edge], terms, strict=True)
-            )
+            edge: _compat.choose(t == self.schedule.learn_at[edge], arriving[edge], terms)
             for edge, terms in state.learned.items()
         }
-        snapshot = self._snapshot(state, mu, error, lines)
+        snapshot = Snapshot(self, state, mu, error, lines)
         dx = {port: self._change(port, error[port], arriving) for port in self.free}
         x = {port: state.x[port] + dx[port] for port in self.free}
         carried = {
@@ -249,7 +239,7 @@ class Dynamics:
         for edge, x in state.line_x.items():
             source = state.x.get(edge.source, self.forward[edge.source])
             mu = jnp.concatenate([source[None], x[:-1]])
-            before = jnp.where(t == 0, mu, state.line_mu[edge])
+            before = _compat.choose(t == 0, mu, state.line_mu[edge])
             first, *rest = state.line_error[edge]
             lines[edge] = ((updated_error(first, mu, before), *rest), mu)
         return lines
@@ -290,24 +280,6 @@ class Dynamics:
             line_error[edge] = tuple(map(carried_error, terms, changes))
         return line_x, line_error
 
-    def _snapshot(
-        self, state: State, mu: dict[Port, Array], error: dict[Port, Array], lines: dict[Edge, Any]
-    ) -> Snapshot:
-        held = self.roots if self.clamp.errors is not None else {}
-        energies = {
-            # F = L + internal energies; the loss is linear in what its vertex predicts
-            port: jnp.sum((value * mu[port]).real) if port in held else energy(value)
-            for port, value in error.items()
-        }
-        parts = [*energies.values(), *(energy(add_messages(terms)) for terms, _ in lines.values())]
-        total = sum(part.astype(jnp.result_type(float)) for part in parts)
-        x = {port: state.x.get(port, self._held_value(port, mu, error)) for port in self.errors}
-        return Snapshot(jnp.asarray(total), energies, x, mu, error)
-
-    def _held_value(self, port: Port, mu: dict[Port, Array], error: dict[Port, Array]) -> Array:
-        """Where a clamped output is held: at its target, or ``error`` away from its prediction."""
-        return carried_error(mu[port], error[port])
-
     # ---- the end ---------------------------------------------------------------------------------
 
     def gradients(self, state: State) -> list[Any]:
@@ -318,3 +290,53 @@ class Dynamics:
             )
             for leaf in self.graph.leaves
         ]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The quantities at one time, for the records; those that nobody records are not computed."""
+
+    dynamics: Dynamics
+    state: State
+    mu: dict[Port, Array]
+    epsilon: dict[Port, Array]
+    lines: dict[Edge, tuple[tuple[Array, ...], Array]]
+
+    @functools.cached_property
+    def energies(self) -> dict[Port, Array]:
+        """F = L + internal energies, by vertex; the loss is linear in what its vertex predicts."""
+        held = self.dynamics.roots if self.dynamics.clamp.errors is not None else {}
+        return {
+            port: jnp.sum((value * self.mu[port]).real) if port in held else energy(value)
+            for port, value in self.epsilon.items()
+        }
+
+    @property
+    def energy(self) -> Array:
+        """F, with what is in the delay lines."""
+        waiting = (energy(add_messages(terms)) for terms, _ in self.lines.values())
+        parts = (*self.energies.values(), *waiting)
+        return jnp.asarray(sum(part.astype(jnp.result_type(float)) for part in parts))
+
+    @property
+    def x(self) -> dict[Port, Array]:
+        """The value nodes; a clamped output is at its target, or ``error`` away from its μ."""
+        free = self.state.x
+        return {
+            port: free[port] if port in free else carried_error(self.mu[port], error)
+            for port, error in self.epsilon.items()
+        }
+
+    @property
+    def statistics(self) -> dict[Port, Array]:
+        """How large error, value and prediction are, by vertex."""
+        return summaries(self.epsilon, self.x, self.mu)
+
+    @property
+    def waiting(self) -> dict[Edge, Array]:
+        """How large the errors are at each place of each delay line."""
+        totals = {edge: add_messages(terms) for edge, (terms, _) in self.lines.items()}
+        return {
+            edge: root_mean_square(total, tuple(range(1, jnp.ndim(total))))
+            for edge, total in totals.items()
+        }

@@ -27,7 +27,7 @@ Errors of complex vertices follow JAX's convention for cotangents, ``ε = conj(�
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -49,14 +49,14 @@ def add_messages(messages: Iterable[Array]) -> Array | None:
 
 def value_change(gamma: float, epsilon: Array, messages: Array | None) -> Array:
     """Δx = γ (ε - Σ_j ε_j ∂μ_j/∂x)."""
-    pull = epsilon if messages is None else epsilon - messages
+    pull = epsilon if messages is None else jax.lax.sub(epsilon, messages)
     scaled = pull if gamma == 1 else jnp.asarray(gamma, pull.real.dtype) * pull
     return jnp.conj(scaled) if jnp.iscomplexobj(scaled) else scaled
 
 
 def carried_error(epsilon: Array, dx: Array) -> Array:
     """ε_t - Δx_t: the error after the value node has moved, while the prediction is still old."""
-    return epsilon - jnp.conj(dx) if jnp.iscomplexobj(dx) else epsilon - dx
+    return jax.lax.sub(epsilon, jnp.conj(dx) if jnp.iscomplexobj(dx) else dx)
 
 
 def updated_error(carried: Array, mu: Array, mu_before: Array) -> Array:
@@ -65,8 +65,8 @@ def updated_error(carried: Array, mu: Array, mu_before: Array) -> Array:
     Compiled, ``a * b - mu_before`` may become one fused multiply-add, which does not round the
     product and so leaves 1e-17 where there should be nothing. Unstable dynamics make that grow.
     """
-    change = prediction_error(mu, mu_before)
-    return carried + jnp.where(mu == mu_before, jnp.zeros_like(change), change)
+    changed = jax.lax.add(carried, prediction_error(mu, mu_before))
+    return jax.lax.select(jax.lax.eq(mu, mu_before), carried, changed)
 
 
 def energy(epsilon: Array) -> Array:
@@ -75,3 +75,22 @@ def energy(epsilon: Array) -> Array:
         epsilon = epsilon.astype(jnp.float32)
     squares = (epsilon * jnp.conj(epsilon)).real if jnp.iscomplexobj(epsilon) else epsilon * epsilon
     return jnp.sum(squares) / 2
+
+
+def root_mean_square(values: Array, axis: Any = None) -> Array:
+    """How large values are; squares that would overflow do not."""
+    size = jnp.abs(values).astype(jnp.result_type(float))
+    top = jnp.max(size, axis=axis, keepdims=True, initial=0)
+    safe = jnp.where(top > 0, top, 1)
+    mean = jnp.mean(jnp.square(size / safe), axis=axis, keepdims=True) if size.size else top
+    return jnp.squeeze(top * jnp.sqrt(mean), axis)
+
+
+def summaries(
+    epsilon: Mapping[Any, Array], x: Mapping[Any, Array], mu: Mapping[Any, Array]
+) -> dict[Any, Array]:
+    """The root mean squares of error, value and prediction, by vertex."""
+    return {
+        key: jnp.stack([root_mean_square(part[key]) for part in (epsilon, x, mu)])
+        for key in epsilon
+    }

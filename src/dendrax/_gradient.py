@@ -18,7 +18,7 @@ from dendrax._dynamics import run_dynamics
 from dendrax._equations import prediction_error
 from dendrax._errors import complain, warn
 from dendrax._flatten import flatten
-from dendrax._graph import Graph, Port, Vertex
+from dendrax._graph import Edge, Graph, Port, Vertex
 from dendrax._level import LevelledGraph, contract_graph, level_graph
 from dendrax._network import Clamp, constant_error
 from dendrax._relax import Outcome, Relaxation, run_relaxation
@@ -26,7 +26,7 @@ from dendrax._vertices import with_vertices
 from dendrax._wavefront import run_backward, run_forward
 from dendrax.rules import Rule, Timed
 
-RECORDS = ("energy", "x", "mu", "epsilon")
+RECORDS = ("energy", "x", "mu", "epsilon", "statistics")
 
 
 class Moment(Mapping[Any, Any]):
@@ -80,6 +80,9 @@ class Result:
     - ``energy``, ``energies``, ``x``, ``mu``, ``epsilon``: what was asked to be recorded;
       ``energy[t]``, and ``epsilon[t][vertex]`` for the others. (``"energy"`` brings both
       ``energy`` and ``energies``, its share by vertex.)
+    - ``statistics``: for models whose records would be too large: ``statistics[t][vertex]`` are the
+      root mean squares of error, value and prediction. ``waiting[edge][t]`` has those of the errors
+      in a delay line, the place next to the source first.
     - ``num_steps``: the number of time steps used; 0 for the wavefront, which needs none.
     - ``converged``: whether the rule stopped because of its ``tol``; ``None`` without one.
     - ``diverged_at``: the time step from which on the energy is larger than at the start, or not
@@ -96,6 +99,8 @@ class Result:
     x: Record | None = None
     mu: Record | None = None
     epsilon: Record | None = None
+    statistics: Record | None = None
+    waiting: Mapping[Edge, Any] | None = None
     num_steps: Any = 0
     converged: Any = None
     rule: Rule | None = None
@@ -292,12 +297,13 @@ def _run_relaxation(
 
 
 def _kept(record: Sequence[str]) -> tuple[str, ...]:
-    return (*record, "energies") if "energy" in record else tuple(record)
+    companions = {"energy": "energies", "statistics": "waiting"}
+    return (*record, *(companions[name] for name in record if name in companions))
 
 
 def _records(graph: Graph, records: Mapping[str, Any], num_steps: Any) -> dict[str, Any]:
     return {
-        name: values if name == "energy" else Record(graph, values, num_steps)
+        name: values if name in ("energy", "waiting") else Record(graph, values, num_steps)
         for name, values in records.items()
     }
 

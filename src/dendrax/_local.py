@@ -280,8 +280,12 @@ class Circuit:
         Where the derivative is infinite, multiplying would give 0 * inf = NaN instead.
         """
         flat = _compat.as_function(self._pull)(*self._pull_consts, *residuals, *errors)
-        silent = functools.reduce(jax.numpy.logical_and, [(e == 0).all() for e in errors], early)
-        flat = iter([jax.numpy.where(silent, jax.numpy.zeros_like(term), term) for term in flat])
+        silent = early
+        if early is not False:
+            silent = functools.reduce(
+                jax.numpy.logical_and, [(e == 0).all() for e in errors], early
+            )
+        flat = iter([_compat.choose(silent, jax.lax.full_like(term, 0), term) for term in flat])
         return [tuple(next(flat) for _ in range(count)) for count in self.num_terms]
 
 

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dendrax._equations import energy
-from dendrax._graph import Graph, Port
+from dendrax._equations import energy, summaries
+from dendrax._graph import Edge, Graph, Port
 from dendrax._network import Clamp, Network, Values, evaluate, wire
 from dendrax._rule import Rule
 
@@ -87,6 +87,16 @@ class Snapshot(NamedTuple):
     x: Values
     mu: Values
     epsilon: Values
+
+    @property
+    def statistics(self) -> Values:
+        """How large error, value and prediction are."""
+        return summaries(self.epsilon, self.x, self.mu)
+
+    @property
+    def waiting(self) -> dict[Edge, Array]:
+        """Nothing: here delays are vertices like others."""
+        return {}
 
 
 class Outcome(NamedTuple):
