@@ -9,6 +9,7 @@ ROOT = pathlib.Path(dendrax.__file__).parent
 FLOW = (
     "_compat",
     "_errors",
+    "_atomic",
     "_mark",
     "_graph",
     "_local",
@@ -34,6 +35,7 @@ FLOW = (
     "_gradient",
     "_api",
     "certify",
+    "draw",
     "models",
     "data",
     "agent",

@@ -1,5 +1,6 @@
 """dendrax: predictive coding for any JAX function."""
 
+from dendrax import draw as draw
 from dendrax._api import grad as grad
 from dendrax._api import level as level
 from dendrax._api import run as run
@@ -15,6 +16,7 @@ from dendrax.certify import Audit as Audit
 from dendrax.certify import Certificate as Certificate
 from dendrax.certify import audit as audit
 from dendrax.certify import check as check
+from dendrax.draw import explore as explore
 from dendrax.rules import BP as BP
 from dendrax.rules import IL as IL
 from dendrax.rules import ZIL as ZIL

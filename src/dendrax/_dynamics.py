@@ -335,8 +335,7 @@ class Snapshot:
     @property
     def waiting(self) -> dict[Edge, Array]:
         """How large the errors are at each place of each delay line."""
-        totals = {edge: add_messages(terms) for edge, (terms, _) in self.lines.items()}
         return {
-            edge: root_mean_square(total, tuple(range(1, jnp.ndim(total))))
-            for edge, total in totals.items()
+            edge: root_mean_square(add_messages(terms), tuple(range(1, terms[0].ndim)))
+            for edge, (terms, _) in self.lines.items()
         }

@@ -57,14 +57,14 @@ class Record(Sequence[Moment]):
     """A quantity over time: ``record[t][vertex]``; ``record[:][vertex]`` has time as first axis."""
 
     def __init__(self, graph: Graph, values: dict[Port, Any], num_steps: int):
-        self._graph, self._values, self._num_steps = graph, values, num_steps
+        self.graph, self._values, self._num_steps = graph, values, num_steps
 
     def __getitem__(self, t: Any) -> Any:
         if not isinstance(t, slice):
             t = operator.index(t)
             if not _compat.is_tracer(self._num_steps) and not -len(self) <= t < len(self):
                 raise IndexError(f"time {t} was not recorded; there are {len(self)} time steps")
-        return Moment(self._graph, self._values, t)
+        return Moment(self.graph, self._values, t)
 
     def __len__(self) -> int:
         return self._num_steps

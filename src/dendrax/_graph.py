@@ -14,7 +14,7 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 Kind = Literal["parameter", "data", "internal", "delay"]
 
@@ -76,8 +76,18 @@ class Vertex:
         return f"<{self.kind} {self.name}: {types}>"
 
 
+class Pictured:
+    """A notebook shows it as a picture, once `dendrax.draw` has said how."""
+
+    picture: ClassVar[Callable[[Any], str | None] | None] = None
+
+    def _repr_svg_(self) -> str | None:
+        draw = type(self).picture
+        return None if draw is None else draw(self)
+
+
 @dataclass(frozen=True, eq=False)
-class Graph:
+class Graph(Pictured):
     """A function as vertices in topological (program) order.
 
     - ``leaves``: indices of the leaves in the order of the function's inputs.

@@ -18,12 +18,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from dendrax._graph import Edge, Graph, Port, Vertex
+from dendrax._graph import Edge, Graph, Pictured, Port, Vertex
 from dendrax._local import identity
 
 
 @dataclass(frozen=True, eq=False)
-class LevelledGraph:
+class LevelledGraph(Pictured):
     """A graph with the level of each vertex and the delay of each edge.
 
     - ``level_of[v]``: the level of a vertex that has an error, by vertex or by its index.

@@ -5,7 +5,7 @@ import json
 import pytest
 from rich.console import Console
 
-from dendrax.data._atomic import write_atomically
+from dendrax._atomic import write_atomically
 from dendrax.experiments._run import finished, run_cells
 from dendrax.experiments._store import Cell, Store, finite
 

@@ -19,12 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import dendrax
+from dendrax._atomic import write_atomically
 from dendrax._errors import complain, public
 from dendrax.agent._curve import Curve
 from dendrax.agent._play import Agent
 from dendrax.agent._q_learning import Rule
 from dendrax.agent._settings import QSettings
-from dendrax.data._atomic import write_atomically
 
 Path: TypeAlias = str | os.PathLike[str]
 _FORMAT = "dendrax.agent/1"

@@ -8,7 +8,7 @@ from typing import Annotated
 try:
     import typer
 
-    from dendrax.cli import _data, _paper
+    from dendrax.cli import _data, _explore, _paper, _show
 except ModuleNotFoundError as missing:  # the core does not need them
     sys.exit(f"dendrax: {missing}. The command line is an extra: pip install 'dendrax[paper]'")
 
@@ -75,6 +75,94 @@ def paper(
     chosen = PARTS if part.value == "all" else (part.value,)
     shown = (*chosen, "playing") if "training" in chosen else chosen
     _paper.run(Paper(out, Library(data_dir, full=not quick), quick=quick, seed=seed), chosen, shown)
+
+
+Spec = Annotated[
+    str,
+    typer.Argument(
+        metavar="FUNCTION",
+        help="module:function, path/to/file.py:function, or a model of dendrax such as resnet18.",
+    ),
+]
+Arguments = Annotated[
+    str | None,
+    typer.Option(
+        "--args",
+        help="The function's arguments, as a Python expression; it may use the names of the "
+        "module, and jax, jnp and np. Not needed if all have defaults, or if the function "
+        "takes none and returns (fun, *args).",
+    ),
+]
+Argnums = Annotated[str, typer.Option(help="Which arguments are parameters: 0 or 0,1.")]
+
+
+class Vertices(enum.StrEnum):
+    """Which functions count as elementary."""
+
+    primitive = "primitive"
+    layer = "layer"
+    marked = "marked"
+
+
+@app.command()
+def explore(
+    function: Spec,
+    args: Arguments = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="What the output should be (an expression), if it is not a loss."),
+    ] = None,
+    argnums: Argnums = "0",
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(help='Such as "IL(num_steps=50)". Give two to compare. Default: ZIL.'),
+    ] = None,
+    vertices: Annotated[Vertices | None, typer.Option(help="Default: what the rule uses.")] = None,
+    out: Annotated[pathlib.Path, typer.Option(help="The page.")] = pathlib.Path("explorer.html"),
+    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> None:
+    """A page on which errors run through the graph of a function.
+
+    Levels as rows; play and scrub through time; click a vertex for its source line and its error;
+    search; collapse modules and delays; compare two rules. One HTML file that needs no network.
+
+    dendrax explore resnet18
+
+    dendrax explore model.py:loss --args "params, batch" --rule ZIL --rule "IL(num_steps=50)"
+    """
+    _explore.run(
+        function,
+        arguments=args,
+        target=target,
+        argnums=argnums,
+        rules=rule or ["ZIL"],
+        vertices=None if vertices is None else vertices.value,
+        out=out,
+        show=open_,
+    )
+
+
+@app.command()
+def show(
+    function: Spec,
+    args: Arguments = None,
+    argnums: Argnums = "0",
+    vertices: Annotated[Vertices, typer.Option(help="What is a vertex.")] = Vertices.primitive,
+    rows: Annotated[int, typer.Option(help="The most rows of a table.", min=3)] = 20,
+    time: Annotated[bool, typer.Option(help="Time the vertices.")] = True,
+) -> None:
+    """A function's graph in the terminal: levels, delays, parameters, slowest vertices.
+
+    dendrax show model.py:loss --args "params, batch"
+    """
+    _show.run(
+        function,
+        arguments=args,
+        argnums=argnums,
+        vertices=vertices.value,
+        most=rows,
+        time=time,
+    )
 
 
 @app.command()

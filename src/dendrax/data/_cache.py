@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dendrax.data._atomic import write_atomically
+from dendrax._atomic import write_atomically
 from dendrax.data._data_set import cache_folder
 from dendrax.data._files import BadFile, from_npz, reading
 from dendrax.data._images import Images

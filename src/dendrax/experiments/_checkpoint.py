@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dendrax.data._atomic import write_atomically
+from dendrax._atomic import write_atomically
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dendrax.data._atomic import write_atomically
+from dendrax._atomic import write_atomically
 from dendrax.experiments._claims import Claim, all_claims
 from dendrax.experiments._machine import machine, now, versions
 from dendrax.experiments._plots import Plot, all_plots

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 
 import dendrax
-from dendrax.data._atomic import write_atomically
+from dendrax._atomic import write_atomically
 from dendrax.experiments._machine import machine, now
 
 Report = Callable[[float, str], None]  # how far it is, from 0 to 1, and what it says of itself

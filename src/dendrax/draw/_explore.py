@@ -1,0 +1,267 @@
+"""`explore`: a function and its arguments enter, one HTML file leaves that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import html
+import importlib.resources
+import json
+import math
+import os
+import pathlib
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dendrax._api import check_rule, level, run, trace
+from dendrax._atomic import write_atomically
+from dendrax._errors import complain, public
+from dendrax._gradient import clamp_for
+from dendrax._graph import Edge, Graph, Vertex
+from dendrax._level import LevelledGraph
+from dendrax.draw._record import (
+    HIGH,
+    LOW,
+    MAX_CODES,
+    QUANTITIES,
+    Track,
+    track,
+    wait_offsets,
+)
+from dendrax.draw._structure import (
+    labels_of,
+    local_text,
+    modules_of,
+    rows_of,
+    shape_text,
+    source_of,
+    type_text,
+)
+from dendrax.rules import ZIL, Rule
+
+SCRIPTS = ("payload", "layout", "colours", "pane", "charts", "panel", "controls", "app")
+
+
+@public("dendrax.explore")
+def explore(
+    fun: Callable[..., Any],
+    *args: Any,
+    argnums: int | Sequence[int] = 0,
+    rule: Rule | tuple[Rule, ...] = ZIL(),
+    vertices: str | None = None,
+    target: Any = None,
+    path: str | os.PathLike[str] = "explorer.html",
+    title: str | None = None,
+) -> pathlib.Path:
+    """Write a page on which errors run through the graph of a function; open it in any browser.
+
+    Play and scrub through the time of inference, click a vertex for its source line, its local
+    function and its error over time, search, collapse modules and delays, compare two rules. The
+    page is one file and asks for nothing from the network.
+
+    **Arguments:**
+
+    - `fun`, `args`, `argnums`: as for `dendrax.trace`. The function returns a loss, or anything if
+      there is a `target`.
+    - `rule`: one rule, or two to compare.
+    - `vertices`: as for `dendrax.trace`. By default what the rule uses: operations for Z-IL, layers
+      for IL and its relatives, and layers if one of two rules does.
+    - `target`: what the output should be; a tree like the function's result.
+    - `path`: the file to write.
+    - `title`: by default the function's name.
+
+    **Returns:** the path of the page.
+
+    !!! example
+
+        ```python
+        import dendrax, jax.numpy as jnp
+
+
+        def loss(w, x):
+            return jnp.sum(jnp.tanh(x @ w) ** 2)
+
+
+        dendrax.explore(loss, jnp.ones((3, 2)), jnp.ones((5, 3)), path="loss.html")
+        ```
+    """
+    rules = tuple(rule) if isinstance(rule, (list, tuple)) else (rule,)
+    for one in rules:
+        check_rule(one)
+    if not 1 <= len(rules) <= 2:
+        raise complain(ValueError, f"rule has {len(rules)} rules.", remedy="Give one or two.")
+    check_writable(path)
+    chosen = vertices or ("layer" if any(r.vertices == "layer" for r in rules) else "primitive")
+    graph = trace(fun, *args, argnums=argnums, vertices=chosen)
+    _check_clamped(graph, target)
+    name = title or getattr(fun, "__qualname__", type(fun).__name__)
+    page = explorer_page(graph, rules, target, name)
+    write_atomically(path, page.encode())
+    return pathlib.Path(path)
+
+
+def explorer_page(graph: Graph, rules: Sequence[Rule], target: Any, title: str) -> str:
+    """The page as text."""
+    levelled = level(graph)
+    slots = list(graph.active)
+    if not slots:
+        raise complain(
+            ValueError,
+            "no parameter reaches the output, so there is no error to show.",
+            remedy="Name the arguments that learn with argnums=.",
+        )
+    budget = MAX_CODES // len(rules)
+    record = ("energy", "statistics")
+    tracks = [
+        track(run(graph, rule, target=target, record=record), levelled, slots, budget=budget)
+        for rule in rules
+    ]
+    return _page(title, _packed(_payload(levelled, slots, tracks, title), tracks))
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Complain before the work, not after it."""
+    target = pathlib.Path(path)
+    folder = next(p for p in (target.absolute().parent, *target.absolute().parents) if p.exists())
+    reason = ""
+    if target.is_dir():
+        reason = "it is a folder"
+    elif not folder.is_dir():
+        reason = f"{folder} is not a folder"
+    elif not os.access(folder, os.W_OK):
+        reason = f"{folder} is not writable"
+    if reason:
+        raise complain(OSError, f"cannot write {target}: {reason}.", remedy="Choose another path.")
+
+
+def _check_clamped(graph: Graph, target: Any) -> None:
+    if target is None and clamp_for(graph, None) is None:
+        raise complain(
+            ValueError,
+            "the function does not return a scalar loss, so nothing would be clamped and no error "
+            "would arise.",
+            remedy="Give a target, of the shape of the result, or a function that returns a loss.",
+        )
+
+
+# ---- the data ------------------------------------------------------------------------------------
+
+
+def _payload(
+    levelled: LevelledGraph, slots: Sequence[Vertex], tracks: Sequence[Track], title: str
+) -> dict[str, Any]:
+    graph = levelled.graph
+    active = {v.index: slot for slot, v in enumerate(slots)}
+    rows, modules, labels = rows_of(levelled), modules_of(graph), labels_of(graph)
+    offset, runs = 0, []
+    for one in tracks:
+        runs.append(
+            {
+                "rule": one.rule,
+                "times": one.times.tolist(),
+                "energy": [_rounded(value) for value in one.energy.tolist()],
+                "offset": offset,
+                "delayed": one.delayed,
+                "wave": one.wave,
+                "note": one.note,
+            }
+        )
+        offset += one.codes.size
+    return {
+        "title": title,
+        "num_levels": len(levelled.levels),
+        "num_delays": levelled.num_delays,
+        "num_slots": len(slots),
+        "statistics": QUANTITIES,
+        "scale": {"low": LOW, "high": HIGH},
+        "vertices": [
+            {
+                **_vertex(levelled, v),
+                "label": labels[v.index],
+                "row": rows[v.index],
+                "modules": modules[v.index],
+                "slot": active.get(v.index, -1),
+            }
+            for v in graph
+        ],
+        "edges": _edges(levelled, rows),
+        "runs": runs,
+    }
+
+
+def _vertex(levelled: LevelledGraph, v: Vertex) -> dict[str, Any]:
+    source = source_of(v)
+    level_of = levelled.level_of.get(v.index)
+    learns = "" if level_of is None or v.kind != "parameter" else f"t = {level_of - 1}"
+    return {
+        "name": v.name,
+        "kind": v.kind,
+        "shape": type_text(v),
+        "size": sum(_size(aval) for aval in v.outputs),
+        "level": level_of,
+        "silent": level_of is None and v.kind != "data",
+        "learns": learns,
+        "source": source.place,
+        "code": source.code,
+        "local": local_text(v, levelled.graph),
+    }
+
+
+def _rounded(value: float) -> float | None:
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def _size(aval: Any) -> int:
+    return functools.reduce(int.__mul__, aval.shape, 1)
+
+
+def _edges(levelled: LevelledGraph, rows: Sequence[int]) -> list[dict[str, Any]]:
+    """Every connection between vertices that have a row, those without errors included."""
+    graph, offsets = levelled.graph, wait_offsets(levelled)
+    found = []
+    for v in graph:
+        for port in v.inputs:
+            edge = Edge(port, v.index)
+            if rows[port.vertex] < 0 or rows[v.index] < 0:
+                continue
+            found.append(
+                {
+                    "source": port.vertex,
+                    "user": v.index,
+                    "shape": shape_text(graph[port.vertex].outputs[port.output]),
+                    "delay": levelled.delays.get(edge, 0),
+                    "wait": offsets.get(edge, -1),
+                    "silent": edge not in levelled.delays,
+                }
+            )
+    return found
+
+
+# ---- the page ------------------------------------------------------------------------------------
+
+
+def _packed(payload: dict[str, Any], tracks: Sequence[Track]) -> str:
+    """Length of the JSON, the JSON, the codes; compressed, in letters that HTML leaves alone."""
+    text = json.dumps(payload, separators=(",", ":"), allow_nan=False).encode()
+    head = len(text).to_bytes(4, "little") + text
+    codes = b"".join(one.codes.tobytes() for one in tracks)
+    return base64.b64encode(zlib.compress(head + b"\0" * (len(head) % 2) + codes, 9)).decode()
+
+
+def _page(title: str, payload: str) -> str:
+    folder = importlib.resources.files("dendrax.draw") / "page"
+
+    def read(name: str) -> str:
+        return (folder / name).read_text(encoding="utf-8")
+
+    parts = {
+        "title": html.escape(f"{title} · dendrax"),
+        "style": read("explorer.css"),
+        "script": "\n".join(['"use strict";', *(read(f"{name}.js") for name in SCRIPTS)]),
+        "payload": payload,
+    }
+    head, *rest = read("explorer.html").split("{{")
+    return head + "".join(
+        parts[name] + tail for name, tail in (piece.split("}}", 1) for piece in rest)
+    )

@@ -1,0 +1,155 @@
+"""`graph` and `circuit`: drawings that show themselves in a notebook and save themselves."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dendrax._atomic import write_atomically
+from dendrax._errors import complain, one_of, public
+from dendrax._graph import Graph
+from dendrax._level import LevelledGraph
+from dendrax.draw._circuit import check_small, circuit_scene
+from dendrax.draw._dot import dot_places, has_dot
+from dendrax.draw._drawing import drawn, own_places
+from dendrax.draw._paint import painted
+from dendrax.draw._plan import plan
+from dendrax.draw._scene import Scene, as_svg
+
+KINDS = ("svg", "png", "pdf")
+LAYOUTS = ("auto", "dot", "own")
+MOST_SHAPES = 60  # of a larger graph the shapes would cover the picture
+MOST_IN_NOTEBOOK = 400
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawing. A notebook shows it; ``save`` writes it as SVG, PNG or PDF."""
+
+    scene: Scene
+
+    @property
+    def svg(self) -> str:
+        """The text of an SVG file."""
+        return as_svg(self.scene)
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | os.PathLike[str]) -> pathlib.Path:
+        """Write the drawing; the end of the path says as what."""
+        kind = file_kind(path)
+        content = self.svg.encode() if kind == "svg" else painted(self.scene, kind)
+        write_atomically(path, content)
+        return pathlib.Path(path)
+
+
+def file_kind(path: str | os.PathLike[str]) -> str:
+    """``"svg"``, ``"png"`` or ``"pdf"``, from the end of the path."""
+    suffix = pathlib.Path(path).suffix
+    if suffix.lower()[1:] not in KINDS:
+        raise complain(
+            ValueError,
+            f"cannot write {os.fspath(path)!r}: '{suffix}' is not a kind of picture.",
+            remedy="End the path in .svg, .png or .pdf.",
+        )
+    return suffix.lower()[1:]
+
+
+@public("dendrax.draw.graph")
+def graph(
+    graph: Graph | LevelledGraph,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    layout: Literal["auto", "dot", "own"] = "auto",
+    shapes: bool | None = None,
+    silent: bool = False,
+) -> Picture:
+    """Draw a graph with the paper's conventions: levels as rows, the output on top.
+
+    Leaves are blue, internal vertices red, identity vertices (delays) green, data grey. Arrows are
+    those of the forward pass.
+
+    **Arguments:**
+
+    - `graph`: from `dendrax.trace`; from `dendrax.level`, then with its delays.
+    - `path`: if given, where to save it; ends in `.svg`, `.png` or `.pdf`.
+    - `layout`: `"dot"` asks graphviz, `"own"` needs nothing, `"auto"` is `"dot"` if installed.
+    - `shapes`: whether to write shapes at the edges; by default for small graphs.
+    - `silent`: whether to show what carries no error (constants, integers, `stop_gradient`).
+
+    **Returns:** a `Picture`, with `.svg` and `.save(path)`.
+
+    !!! example
+
+        ```python
+        import dendrax, jax.numpy as jnp
+
+        graph = dendrax.trace(lambda z1, z2: (jnp.sqrt(z1) + z2) ** 2, 3.0, 4.0, argnums=(0, 1))
+        dendrax.draw.graph(dendrax.level(graph)).save("figure-1.svg")
+        ```
+    """
+    _check_graph(graph)
+    one_of("layout", layout, LAYOUTS)
+    if path is not None:
+        file_kind(path)
+    planned = plan(graph, silent=silent)
+    by_dot = layout == "dot" or (layout == "auto" and has_dot())
+    places = dot_places(planned) if by_dot else own_places(planned)
+    small = len(planned.seen) <= MOST_SHAPES
+    return _done(drawn(planned, places, shapes=small if shapes is None else shapes), path)
+
+
+@public("dendrax.draw.circuit")
+def circuit(graph: Graph | LevelledGraph, path: str | os.PathLike[str] | None = None) -> Picture:
+    """Draw a small graph as the predictive-coding circuit of value nodes and error nodes.
+
+    **Arguments:**
+
+    - `graph`: from `dendrax.trace` or `dendrax.level`, of at most 24 vertices.
+    - `path`: if given, where to save it; ends in `.svg`, `.png` or `.pdf`.
+
+    **Returns:** a `Picture`, with `.svg` and `.save(path)`.
+
+    !!! example
+
+        ```python
+        import dendrax, jax.numpy as jnp
+
+        graph = dendrax.trace(lambda z1, z2: (jnp.sqrt(z1) + z2) ** 2, 3.0, 4.0, argnums=(0, 1))
+        dendrax.draw.circuit(graph).save("circuit.svg")
+        ```
+    """
+    _check_graph(graph)
+    if path is not None:
+        file_kind(path)
+    planned = plan(graph, silent=False, as_vertices=True)
+    check_small(planned)
+    return _done(circuit_scene(planned), path)
+
+
+def notebook_svg(graph: Graph | LevelledGraph) -> str | None:
+    """How a notebook shows a graph; ``None``, its text, if it is large."""
+    planned = plan(graph, silent=False)
+    if len(planned.seen) > MOST_IN_NOTEBOOK:
+        return None
+    scene = drawn(planned, own_places(planned), shapes=len(planned.seen) <= MOST_SHAPES)
+    return as_svg(scene)
+
+
+def _done(scene: Scene, path: Any) -> Picture:
+    picture = Picture(scene)
+    if path is not None:
+        picture.save(path)
+    return picture
+
+
+def _check_graph(graph: Any) -> None:
+    if not isinstance(graph, (Graph, LevelledGraph)):
+        raise complain(
+            TypeError,
+            f"expected a Graph, got {type(graph).__name__}.",
+            remedy="Make one with dendrax.trace(fun, *args).",
+        )

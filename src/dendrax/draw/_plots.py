@@ -1,0 +1,331 @@
+"""Plots of what `dendrax.run` and `dendrax.check` found, by matplotlib.
+
+Each function returns a matplotlib ``Figure`` (a notebook shows it), and saves it if given a path.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dendrax._atomic import write_atomically
+from dendrax._errors import complain, public
+from dendrax._gradient import Record, Result
+from dendrax._graph import Vertex
+from dendrax._level import LevelledGraph, level_graph
+from dendrax.certify import Certificate
+from dendrax.draw._paint import matplotlib_or_complain
+from dendrax.draw._picture import file_kind
+from dendrax.draw._structure import rule_text, shortened
+
+MOST_LINES = 12
+
+
+@public("dendrax.draw.energy")
+def energy(result: Result, path: str | os.PathLike[str] | None = None) -> Any:
+    """Plot the energy over time: in total, and the share of each level.
+
+    **Arguments:** `result`: from `dendrax.run(..., record="energy")`; `path`: where to save it.
+
+    **Returns:** a matplotlib figure.
+
+    !!! example
+
+        ```python
+        import dendrax, jax.numpy as jnp
+
+        graph = dendrax.trace(lambda w: jnp.sum(jnp.tanh(w) ** 2), jnp.ones(3))
+        result = dendrax.run(graph, dendrax.IL(num_steps=9), record="energy")
+        dendrax.draw.energy(result, "energy.svg")
+        ```
+    """
+    total = np.asarray(_recorded(result, "energy"), np.float64)
+    figure, axes = _figure()
+    times = np.arange(len(total))
+    shares = _by_level(result)
+    for level in sorted(shares)[:MOST_LINES]:
+        shade = 0.85 * level / max(max(shares), 1)
+        axes.plot(times, _positive(shares[level]), color=_ramp(shade), lw=1, label=f"level {level}")
+    axes.plot(times, _positive(total), color="#111111", lw=2.2, label="total")
+    axes.set(xlabel="time t", ylabel="energy", yscale="log", title=rule_text(result.rule))
+    return _done(figure, axes, path)
+
+
+@public("dendrax.draw.wave")
+def wave(result: Result, path: str | os.PathLike[str] | None = None) -> Any:
+    """Plot the error wave: the size of the errors of each level (down) over time (across).
+
+    For Z-IL it is a clean diagonal, with exact zeros ahead of it; IL's errors diffuse.
+
+    **Arguments:** `result`: from `dendrax.run`, with `record="statistics"` or `"epsilon"`;
+    `path`: where to save it.
+
+    **Returns:** a matplotlib figure. Exact zeros are left white.
+
+    !!! example
+
+        ```python
+        import dendrax, jax.numpy as jnp
+
+        graph = dendrax.trace(lambda w: jnp.sum(jnp.tanh(w) ** 2), jnp.ones(3))
+        dendrax.draw.wave(dendrax.run(graph, dendrax.ZIL(), record="statistics"), "wave.svg")
+        ```
+    """
+    from matplotlib.colors import LogNorm
+
+    sizes = wave_sizes(result)
+    shown = np.ma.masked_where(~np.isfinite(sizes) | (sizes <= 0), sizes)
+    figure, axes = _figure()
+    limits = (shown.min(), shown.max()) if shown.count() else (1.0, 10.0)
+    image = axes.imshow(
+        shown,
+        aspect="auto",
+        cmap="magma_r",
+        norm=LogNorm(*limits),
+        interpolation="nearest",
+    )
+    figure.colorbar(image, ax=axes, label="size of the errors")
+    axes.set(xlabel="time t", ylabel="level", title=rule_text(result.rule))
+    return _done(figure, axes, path, legend=False)
+
+
+def wave_sizes(result: Result) -> np.ndarray:
+    """The root mean square of the errors of each level (row) at each time (column)."""
+    record, sizes = _errors(result)
+    levelled = level_of_record(record)
+    rows = []
+    for level in levelled.levels:
+        found = [sizes[v.name] for v in level if v.name in sizes]
+        weights = [_size(v) for v in level if v.name in sizes]
+        if found:
+            squares = sum(w * np.square(s) for w, s in zip(weights, found, strict=True))
+            rows.append(np.sqrt(squares / sum(weights)))
+    return np.array(rows)
+
+
+@public("dendrax.draw.traces")
+def traces(
+    result: Result,
+    vertices: Sequence[Vertex | str] | None = None,
+    path: str | os.PathLike[str] | None = None,
+) -> Any:
+    """Plot the size of single vertices' errors over time.
+
+    **Arguments:** `result`: from `dendrax.run`, with `record="statistics"` or `"epsilon"`;
+    `vertices`: which, by themselves or by name, by default the twelve whose errors
+    become largest; `path`: where to save it.
+
+    **Returns:** a matplotlib figure.
+
+    !!! example
+
+        ```python
+        import dendrax, jax.numpy as jnp
+
+        graph = dendrax.trace(lambda w: jnp.sum(jnp.tanh(w) ** 2), jnp.ones(3))
+        result = dendrax.run(graph, dendrax.ZIL(), record="statistics")
+        dendrax.draw.traces(result, ["tanh"], "traces.svg")
+        ```
+    """
+    _, sizes = _errors(result)
+    if vertices is None:
+        largest = sorted(sizes, key=lambda name: -np.max(np.nan_to_num(sizes[name])))
+        chosen = largest[:MOST_LINES]
+    else:
+        chosen = [v.name if isinstance(v, Vertex) else v for v in vertices]
+        unknown = [name for name in chosen if name not in sizes]
+        if unknown:
+            raise complain(
+                KeyError,
+                f"nothing was recorded for {unknown}.",
+                remedy=f"Vertices with an error: {', '.join(list(sizes)[:8])}, ...",
+            )
+    figure, axes = _figure()
+    for name in chosen:
+        axes.plot(_positive(sizes[name]), lw=1.5, label=shortened(name, 30))
+    axes.set(
+        xlabel="time t", ylabel="size of the error", yscale="log", title=rule_text(result.rule)
+    )
+    return _done(figure, axes, path)
+
+
+@public("dendrax.draw.compare")
+def compare(
+    results: Sequence[Result] | Mapping[str, Result], path: str | os.PathLike[str] | None = None
+) -> Any:
+    """Plot the energies of several rules over time.
+
+    **Arguments:** `results`: from `dendrax.run(..., record="energy")`, or a dictionary of them with
+    the names to show; `path`: where to save it.
+
+    **Returns:** a matplotlib figure.
+
+    !!! example
+
+        ```python
+        import dendrax, jax.numpy as jnp
+
+        graph = dendrax.trace(lambda w: jnp.sum(jnp.tanh(w) ** 2), jnp.ones(3))
+        rules = (dendrax.IL(20, gamma=0.1), dendrax.IL(20, gamma=0.4))
+        dendrax.draw.compare([dendrax.run(graph, rule, record="energy") for rule in rules])
+        ```
+    """
+    named = results if isinstance(results, Mapping) else {rule_text(r.rule): r for r in results}
+    figure, axes = _figure()
+    for name, result in named.items():
+        values = np.asarray(_recorded(result, "energy"), np.float64)
+        axes.plot(_positive(values), lw=1.8, label=name)
+    axes.set(xlabel="time t", ylabel="energy", yscale="log")
+    return _done(figure, axes, path)
+
+
+@public("dendrax.draw.distances")
+def distances(
+    certificates: Certificate | Sequence[Certificate], path: str | os.PathLike[str] | None = None
+) -> Any:
+    """Plot the distance of each parameter's gradient to backpropagation's, relative to its norm.
+
+    **Arguments:** `certificates`: one from `dendrax.check`, or several, of the same function with
+    different rules; `path`: where to save it.
+
+    **Returns:** a matplotlib figure. Exact zeros are in the green band.
+
+    !!! example
+
+        ```python
+        import dendrax, jax.numpy as jnp
+
+
+        def loss(w):
+            return jnp.sum(jnp.tanh(w) ** 2)
+
+
+        found = [dendrax.check(loss, jnp.ones(3), rule=r) for r in (dendrax.ZIL(), dendrax.IL(20))]
+        dendrax.draw.distances(found)
+        ```
+    """
+    several = [certificates] if isinstance(certificates, Certificate) else list(certificates)
+    relative = [[row.distance / (row.norm or 1.0) for row in c.rows] for c in several]
+    positive = [value for values in relative for value in values if 0 < value < np.inf]
+    floor = min(positive, default=1e-16) / 10
+    names = [shortened(row.name, 28) for row in several[0].rows] if several else []
+    figure, axes = _figure(height=1.6 + 0.24 * len(names))
+    for k, (certificate, values) in enumerate(zip(several, relative, strict=True)):
+        places = np.arange(len(values)) + 0.16 * (k - (len(several) - 1) / 2)
+        name = rule_text(certificate.rule)
+        exact = f"{name}: exactly 0" if certificate.exact else name
+        axes.plot(np.maximum(values, floor), places, "o", ms=5, label=exact)
+    axes.set_yticks(range(len(names)), names, fontsize=8, parse_math=False)
+    axes.invert_yaxis()
+    axes.set(xscale="log", xlabel="distance to backpropagation's gradient, relative")
+    axes.axvspan(floor / 3, floor * 2, color="#e4f4e8", lw=0)
+    axes.set_xlim(left=floor / 3)
+    figure.legend(loc="outside upper center", frameon=False, fontsize=8, ncols=2)
+    return _done(figure, axes, path, legend=False)
+
+
+# ---- what was recorded ---------------------------------------------------------------------------
+
+
+def level_of_record(record: Record) -> LevelledGraph:
+    """The levels of the graph that a record is about."""
+    return level_graph(record.graph)
+
+
+def _recorded(result: Result, name: str) -> Any:
+    if not isinstance(result, Result):
+        raise complain(
+            TypeError,
+            f"expected a Result, got {type(result).__name__}.",
+            remedy="Make one with dendrax.run(graph, rule, record=...).",
+        )
+    found = getattr(result, name)
+    if found is None:
+        raise complain(
+            ValueError,
+            f"the result has no record of {name!r}.",
+            remedy=f"Run the rule with dendrax.run(..., record={name!r}).",
+        )
+    return found
+
+
+def _errors(result: Result) -> tuple[Record, dict[str, np.ndarray]]:
+    """The root mean square of each vertex's error over time, from whatever was recorded."""
+    if getattr(result, "epsilon", None) is not None:
+        record = _recorded(result, "epsilon")
+        return record, {v.name: _rms(e) for v, e in record[:].items()}
+    record = _recorded(result, "statistics")
+    return record, {v.name: _first(s) for v, s in record[:].items()}
+
+
+def _rms(errors: Any) -> np.ndarray:
+    parts = errors if isinstance(errors, tuple) else (errors,)
+    flat = [np.abs(np.asarray(e)).astype(np.float64).reshape(len(e), -1) for e in parts]
+    return np.sqrt(np.mean(np.square(np.concatenate(flat, axis=1)), axis=1))
+
+
+def _total(energies: Any) -> np.ndarray:
+    parts = energies if isinstance(energies, tuple) else (energies,)
+    return np.sum([np.asarray(part, np.float64) for part in parts], axis=0)
+
+
+def _first(statistics: Any) -> np.ndarray:
+    parts = statistics if isinstance(statistics, tuple) else (statistics,)
+    return np.max([np.asarray(part, np.float64)[:, 0] for part in parts], axis=0)
+
+
+def _by_level(result: Result) -> dict[int, np.ndarray]:
+    record = _recorded(result, "energies")
+    level_of = level_of_record(record).level_of
+    shares: dict[int, np.ndarray] = {}
+    for v, found in record[:].items():
+        shares[level_of[v]] = shares.get(level_of[v], 0) + _total(found)
+    return shares
+
+
+def _size(v: Vertex) -> int:
+    return sum(int(np.prod(aval.shape)) for aval in v.outputs)
+
+
+# ---- figures -------------------------------------------------------------------------------------
+
+
+def _figure(height: float = 3.4) -> tuple[Any, Any]:
+    figure = matplotlib_or_complain().Figure(figsize=(5.6, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def _positive(values: np.ndarray) -> np.ndarray:
+    """What a logarithmic axis can show."""
+    return np.where(np.isfinite(values) & (values > 0), values, np.nan)
+
+
+def _ramp(part: float) -> Any:
+    from matplotlib import colormaps
+
+    return colormaps["viridis"](part)
+
+
+def _done(figure: Any, axes: Any, path: Any, *, legend: bool = True) -> Any:
+    axes.spines[["top", "right"]].set_visible(False)
+    if legend and axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=8)
+    if path is not None:
+        save_figure(figure, path)
+    return figure
+
+
+def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
+    """Write a figure; the same figure gives the same bytes."""
+    import matplotlib
+
+    kind = file_kind(path)
+    stream = io.BytesIO()
+    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
+    with matplotlib.rc_context({"svg.hashsalt": "dendrax", "svg.fonttype": "none"}):
+        figure.savefig(stream, format=kind, dpi=200, metadata=dated)
+    write_atomically(path, stream.getvalue())

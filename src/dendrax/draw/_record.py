@@ -1,0 +1,144 @@
+"""A `Result` as the explorer embeds it: every size as 16 bits on a logarithmic scale.
+
+Enters: the statistics of a run. Leaves: a table of codes, one row per quantity and vertex (and per
+place in a delay line), one column per time; of a record that is too large only some of the times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dendrax._gradient import Result
+from dendrax._graph import Edge, Port, Vertex
+from dendrax._level import LevelledGraph
+from dendrax.draw._structure import rule_text
+
+QUANTITIES = ("error", "x", "mu")
+LOW, HIGH = -45.0, 45.0  # powers of ten
+LOST = 65535
+MAX_CODES = 800_000  # of a page; two bytes each
+
+
+@dataclass(frozen=True)
+class Track:
+    """One run over time.
+
+    - ``rule``: in words.
+    - ``times``: those that were kept.
+    - ``energy``: at these times.
+    - ``codes``: rows of quantities and of places in delay lines, columns of times.
+    - ``delayed``: whether the rule waits in the delays.
+    - ``wave``: whether the error takes one level per time step.
+    - ``note``: what the reader should know, such as that times were left out.
+    """
+
+    rule: str
+    times: np.ndarray
+    energy: np.ndarray
+    codes: np.ndarray
+    delayed: bool
+    wave: bool
+    note: str
+
+
+def track(
+    result: Result, levelled: LevelledGraph, slots: Sequence[Vertex], *, budget: int
+) -> Track:
+    """The record of a run, sampled so that it has at most ``budget`` codes."""
+    statistics = _sizes(result, slots)
+    waiting = _waiting(result, levelled)
+    rows = np.concatenate([statistics, waiting]) if len(waiting) else statistics
+    count = rows.shape[1]
+    kept = _kept_times(count, len(rows), budget)
+    note = ""
+    if len(kept) < count:
+        note = (
+            f"{rule_text(result.rule)}: the record of {count} time steps is too large to embed; "
+            f"{len(kept)} of them are shown."
+        )
+    return Track(
+        rule=rule_text(result.rule),
+        times=kept,
+        energy=np.asarray(result.energy, np.float64)[kept],
+        codes=encode(rows[:, kept]),
+        delayed=bool(len(waiting)),
+        wave=bool(getattr(result.rule, "is_wave", False)),
+        note=f"{note} {result.advice}".strip(),
+    )
+
+
+def encode(sizes: np.ndarray) -> np.ndarray:
+    """Non-negative numbers -> codes: 0 is exactly zero, 65535 is not finite."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        place = (np.log10(sizes) - LOW) / (HIGH - LOW)
+    codes = 1 + np.round(np.clip(place, 0.0, 1.0) * (LOST - 2))
+    codes = np.where(sizes == 0, 0, np.where(np.isfinite(sizes), codes, LOST))
+    return codes.astype("<u2")
+
+
+def decode(codes: np.ndarray) -> np.ndarray:
+    """The inverse of `encode`, to 0.2 %."""
+    sizes = 10.0 ** (LOW + (codes.astype(np.float64) - 1) / (LOST - 2) * (HIGH - LOW))
+    return np.where(codes == 0, 0.0, np.where(codes == LOST, np.nan, sizes))
+
+
+def _kept_times(count: int, rows: int, budget: int) -> np.ndarray:
+    most = max(2, budget // max(rows, 1))
+    if count <= most:
+        return np.arange(count)
+    return np.unique(np.linspace(0, count - 1, most).round().astype(int))
+
+
+def _sizes(result: Result, slots: Sequence[Vertex]) -> np.ndarray:
+    """Rows: the error of every slot, then the values, then the predictions."""
+    assert result.statistics is not None
+    moments = result.statistics[:]
+    tables = [_largest(moments[v.name]) for v in slots]
+    return np.concatenate(list(np.moveaxis(np.stack(tables), 2, 0)))
+
+
+def _largest(found: Any) -> np.ndarray:
+    """A vertex with several outputs is as far off as the worst of them."""
+    parts = found if isinstance(found, tuple) else (found,)
+    return np.max([np.asarray(part, np.float64) for part in parts], axis=0)
+
+
+def _waiting(result: Result, levelled: LevelledGraph) -> np.ndarray:
+    """Rows: the places of each delay line, as `wait_offsets` counts them; none without delays."""
+    delays = {edge: delay for edge, delay in levelled.delays.items() if delay}
+    if result.waiting:
+        return np.concatenate([np.asarray(result.waiting[edge], np.float64).T for edge in delays])
+    if not delays or not getattr(result.rule, "levelled", False):
+        return np.zeros((0, 0))
+    assert result.statistics is not None
+    moments = result.statistics[:]
+    return np.stack([_largest(moments[v])[:, 0] for v in _written_delays(levelled)])
+
+
+def _written_delays(levelled: LevelledGraph) -> list[int]:
+    """The delays that IL has written out as vertices, in the order of the places."""
+    expanded = levelled.expand()
+    base = {v.index: i for i, v in enumerate(v for v in expanded if v.kind != "delay")}
+    chains: dict[Edge, list[int]] = {}
+    for v in (v for v in expanded if v.kind != "delay"):
+        for port in v.inputs:
+            chain: list[int] = []
+            while expanded[port.vertex].kind == "delay":
+                chain.insert(0, port.vertex)
+                port = expanded[port.vertex].inputs[0]
+            chains[Edge(Port(base[port.vertex], port.output), base[v.index])] = chain
+    return [index for edge, delay in levelled.delays.items() if delay for index in chains[edge]]
+
+
+def wait_offsets(levelled: LevelledGraph) -> dict[Edge, int]:
+    """Where the places of each delay line begin among all places."""
+    offsets, total = {}, 0
+    for edge, delay in levelled.delays.items():
+        if delay:
+            offsets[edge] = total
+            total += delay
+    return offsets

@@ -1,0 +1,192 @@
+"""What a picture of a graph is made from: rows, modules, words.
+
+- Rows are levels. What carries no error has none; it stands one row below the lowest of its users.
+- Modules are found from the parameters: ``model.blocks[0].conv.kernel`` lies in ``model``,
+  ``model.blocks[0]`` and ``model.blocks[0].conv``. An operation belongs to the module of the
+  parameters that it uses; one that uses none belongs to what comes after it, like a nonlinearity
+  to the next layer, and else to what comes before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import linecache
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from dendrax._graph import Graph, Vertex
+from dendrax._level import LevelledGraph
+from dendrax._local import Constant, Equation, identity
+
+Path = tuple[str, ...]
+
+
+def shape_text(aval: Any) -> str:
+    """``20×128`` for an array, ``scalar`` for a number."""
+    return "×".join(map(str, aval.shape)) or "scalar"
+
+
+def type_text(v: Vertex) -> str:
+    """``float32[20,128]``, for each output."""
+    return ", ".join(f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in v.outputs)
+
+
+def rule_text(rule: Any) -> str:
+    """The rule with the settings that are not its defaults: ``IL(num_steps=30)``."""
+    fields = [f for f in dataclasses.fields(rule) if f.init]
+    changed = [f for f in fields if getattr(rule, f.name) != f.default]
+    settings = ", ".join(f"{f.name}={getattr(rule, f.name)!r}" for f in changed)
+    return f"{type(rule).__name__}({settings})"
+
+
+def shortened(text: str, most: int) -> str:
+    """``text`` with its middle left out if it is longer than ``most``: names differ at the end."""
+    if len(text) <= most:
+        return text
+    head = most // 3
+    return f"{text[:head]}…{text[len(text) - (most - head - 1) :]}"
+
+
+# ---- rows ----------------------------------------------------------------------------------------
+
+
+def rows_of(levelled: LevelledGraph) -> list[int]:
+    """The row of each vertex, from 0 at the top; -1 for what leads nowhere."""
+    graph = levelled.graph
+    rows = [-1] * len(graph)
+    for v in reversed(graph.vertices):
+        if v.index in levelled.level_of:
+            rows[v.index] = levelled.level_of[v.index]
+        else:
+            below = [rows[user.index] for user in graph.users(v) if rows[user.index] >= 0]
+            rows[v.index] = max(below) + 1 if below else -1
+    for port in graph.outputs:  # an output without an error stands on top
+        if rows[port.vertex] < 0:
+            rows[port.vertex] = 0
+    return rows
+
+
+# ---- modules -------------------------------------------------------------------------------------
+
+
+def modules_of(graph: Graph) -> list[tuple[str, ...]]:
+    """The modules that each vertex lies in, the outermost first; without one that holds all."""
+    shared = len(_shared(graph))
+    return [
+        tuple("".join(path[shared : depth + 1]).lstrip(".") for depth in range(shared, len(path)))
+        for path in _paths(graph)
+    ]
+
+
+def labels_of(graph: Graph) -> list[str]:
+    """The names of the vertices, without what all parameters have in common."""
+    shared = "".join(_shared(graph))
+    return [
+        v.name[len(shared) :].lstrip(".") if shared and v.name.startswith(shared) else v.name
+        for v in graph
+    ]
+
+
+def _shared(graph: Graph) -> Path:
+    """Where all parameters lie, such as ``("model",)``."""
+    learned = [_steps(v.name)[:-1] for v in graph.parameters]
+    return _common(learned) if len(learned) > 1 else ()
+
+
+def _paths(graph: Graph) -> list[Path]:
+    own = _own_paths(graph)
+    paths: list[Path] = [path or () for path in own]
+    for v in reversed(graph.vertices):  # what comes after
+        if own[v.index] is None and _is_active(graph, v):
+            paths[v.index] = _common(paths[u.index] for u in graph.users(v) if _is_active(graph, u))
+    for v in graph.vertices:  # what comes before
+        if own[v.index] is None and not paths[v.index] and _is_active(graph, v):
+            inputs = [u for u in graph.inputs(v) if _is_active(graph, u)]
+            paths[v.index] = _common(paths[u.index] for u in inputs)
+    return paths
+
+
+def _own_paths(graph: Graph) -> list[Path | None]:
+    """By the parameters that a vertex uses, itself or through vertices that use nothing else."""
+    own: list[Path | None] = []
+    only_parameters: list[bool] = []
+    for v in graph.vertices:
+        if v.kind == "parameter":
+            own.append(_steps(v.name)[:-1])
+            only_parameters.append(True)
+            continue
+        inputs = [u.index for u in graph.inputs(v) if any(u.carries)]
+        used = [own[i] for i in inputs if only_parameters[i]]
+        own.append(_common(path for path in used if path is not None) if used else None)
+        only_parameters.append(bool(used) and len(used) == len(inputs))
+    return own
+
+
+def _steps(name: str) -> Path:
+    """``model.blocks[0].kernel`` -> ``("model", ".blocks[0]", ".kernel")``."""
+    return tuple(re.findall(r"(?:^|\.)[^.\[]+(?:\[\d+\])*|\[[^\]]*\]|.+", name))
+
+
+def _common(paths: Iterable[Path]) -> Path:
+    """The longest beginning that all paths share."""
+    found = list(paths)
+    if not found:
+        return ()
+    first, last = min(found), max(found)
+    count = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
+    return first[: min(len(first), len(last)) if count is None else count]
+
+
+def _is_active(graph: Graph, v: Vertex) -> bool:
+    return bool(graph.flow.emitted[v.index])
+
+
+# ---- words ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Source:
+    """A line of the user's code: where it is, for people, and the line with its neighbours."""
+
+    place: str
+    code: str
+
+
+def source_of(v: Vertex, around: int = 2) -> Source:
+    """The source line of a vertex."""
+    found = re.fullmatch(r"(.*?):(\d+)(?::\d+)?(?: \((.*)\))?", v.source)
+    if found is None:
+        return Source(v.source, "")
+    file, line, function = found[1], int(found[2]), found[3]
+    numbered = ((n, linecache.getline(file, n).rstrip()) for n in range(line - around, line + 3))
+    shown = [f"{'>' if n == line else ' '} {n:>4}  {text}" for n, text in numbered if text]
+    return Source(
+        f"{_near(file)}:{line}" + f" ({function})" * bool(function),
+        "\n".join(shown) if linecache.getline(file, line) else "",
+    )
+
+
+def _near(file: str) -> str:
+    """The path from here, or the end of one that lies elsewhere."""
+    relative = os.path.relpath(file) if os.path.isabs(file) else file
+    return relative if not relative.startswith("..") else os.sep.join(file.split(os.sep)[-3:])
+
+
+def local_text(v: Vertex, graph: Graph, most: int = 3000) -> str:
+    """The local function, as a jaxpr."""
+    function = v.function
+    if function is None or function is identity:
+        return "" if function is None else "identity"
+    if isinstance(function, Constant):
+        return f"the constant {shortened(str(function.value), 60)}"
+    if isinstance(function, Equation):
+        text = str(function.jaxpr)
+    else:
+        avals = [graph[port.vertex].outputs[port.output] for port in v.inputs]
+        text = str(jax.make_jaxpr(function)(*avals))
+    return text if len(text) <= most else f"{text[:most]}\n… {len(text) - most} characters more"

@@ -1,0 +1,149 @@
+// Where everything stands. Rows are levels; the columns are found as in dendrax/draw/_layout.py:
+// blocks are sorted by where they would like to be and set down from the left and from the right.
+
+const BOX = 34, GAP = 18, LETTER = 7.2, SWEEPS = 40;
+let ROW = 56; // wide graphs get taller rows
+
+function label(name, most = 26) {
+  return name.length <= most ? name : name.slice(0, 9) + "…" + name.slice(-(most - 10));
+}
+
+// The blocks that are visible: vertices, collapsed modules, and wires that pass through rows.
+function buildScene(data, state) {
+  const { edges, rows } = visibleEdges(data, state);
+  const blocks = [], ofVertex = new Map(), modules = new Map();
+  for (const vertex of data.vertices) {
+    const row = rows.get(vertex.index);
+    if (row === undefined) continue;
+    const module = collapsedModule(vertex, state), known = module === null ? undefined : modules.get(module);
+    if (known === undefined) {
+      const kind = module === null ? "vertex" : "module", name = module === null ? vertex.label : module;
+      if (module !== null) modules.set(module, blocks.length);
+      ofVertex.set(vertex.index, blocks.length);
+      blocks.push({ kind, module, vertex, members: [vertex], first: row, last: row, name });
+    } else {
+      const block = blocks[known];
+      block.members.push(vertex);
+      block.first = Math.min(block.first, row);
+      block.last = Math.max(block.last, row);
+      ofVertex.set(vertex.index, known);
+    }
+  }
+  for (const block of blocks) block.width = Math.max(44, label(block.name).length * LETTER + 18);
+  const wires = buildWires(blocks, ofVertex, edges, rows, state), links = [];
+  for (const wire of wires) {
+    if (wire.block < 0) links.push([wire.upper, wire.lower]);
+    else links.push([wire.upper, wire.block], [wire.block, wire.lower]);
+  }
+  const x = place(blocks, links);
+  blocks.forEach((block, b) => { block.x = x[b]; });
+  const count = blocks.reduce((most, block) => Math.max(most, block.last), 0) + 1;
+  const width = blocks.reduce((most, block) => Math.max(most, block.x + block.width / 2), 1);
+  return { blocks, wires, ofVertex, rows: count, width };
+}
+
+// What is seen. While silent vertices are hidden, data connect to what they reach through them.
+function visibleEdges(data, state) {
+  const rows = new Map(), edges = [];
+  for (const vertex of data.vertices) {
+    if (vertex.row < 0 || (!state.silent && (vertex.silent || vertex.kind === "data"))) continue;
+    rows.set(vertex.index, vertex.row);
+  }
+  for (const edge of data.edges) if (rows.has(edge.source) && rows.has(edge.user)) edges.push(edge);
+  if (state.silent) return { edges, rows };
+  for (const vertex of data.vertices) {
+    if (vertex.kind !== "data") continue;
+    const reached = reachedThroughSilent(data, vertex, rows);
+    if (!reached.length) continue;
+    rows.set(vertex.index, Math.max(...reached.map((user) => rows.get(user))) + 1);
+    for (const user of reached) edges.push({ source: vertex.index, user, delay: 0, wait: -1, silent: true, shape: "" });
+  }
+  return { edges, rows };
+}
+
+function reachedThroughSilent(data, start, rows) {
+  const found = new Set(), seen = new Set([start.index]), waiting = [start];
+  while (waiting.length) {
+    for (const { user } of waiting.pop().above) {
+      if (rows.has(user)) found.add(user);
+      else if (!seen.has(user)) { seen.add(user); waiting.push(data.vertices[user]); }
+    }
+  }
+  return [...found];
+}
+
+// One wire between two blocks; if it passes other rows it gets a place there.
+function buildWires(blocks, ofVertex, edges, rows, state) {
+  const wires = new Map();
+  for (const edge of edges) {
+    const lower = ofVertex.get(edge.source), upper = ofVertex.get(edge.user);
+    if (lower === upper) continue;
+    const key = lower + " " + upper;
+    if (wires.has(key)) wires.get(key).edges.push(edge);
+    else wires.set(key, { lower, upper, edges: [edge], from: rows.get(edge.source), to: rows.get(edge.user), block: -1 });
+  }
+  for (const wire of wires.values()) {
+    if (blocks[wire.lower].kind === "module") wire.from = blocks[wire.lower].first;
+    if (blocks[wire.upper].kind === "module") wire.to = blocks[wire.upper].last;
+    if (wire.from - wire.to < 2) continue;
+    const spread = state.delays && wire.edges[0].delay > 0;
+    wire.block = blocks.length;
+    blocks.push({ kind: "wire", wire, first: wire.to + 1, last: wire.from - 1, width: spread ? 22 : 4, members: [] });
+  }
+  return [...wires.values()];
+}
+
+// The outermost collapsed module that a vertex lies in, or null.
+function collapsedModule(vertex, state) {
+  for (const module of vertex.modules) if (state.collapsed.has(module)) return module;
+  return null;
+}
+
+function place(blocks, links) {
+  const above = blocks.map(() => []), below = blocks.map(() => []);
+  for (const [upper, lower] of links) { above[lower].push(upper); below[upper].push(lower); }
+  const both = above.map((list, b) => list.concat(below[b]));
+  let x = pushed(blocks, depthFirst(blocks, below), blocks.map(() => 0));
+  for (let sweep = 0; sweep < SWEEPS; sweep++) {
+    const [near, far] = sweep >= SWEEPS / 2 ? [both, both] : sweep % 2 ? [below, above] : [above, below];
+    const wishes = x.map((here, b) => {
+      const list = near[b].length ? near[b] : far[b];
+      return list.length ? (here + list.reduce((sum, n) => sum + x[n], 0) / list.length) / 2 : here;
+    });
+    const order = x.map((_, b) => b).sort((a, b) => wishes[a] - wishes[b] || x[a] - x[b]);
+    const right = pushed(blocks, order, wishes);
+    const left = pushed(blocks, order.reverse(), wishes.map((wish) => -wish));
+    x = right.map((value, b) => (value - left[b]) / 2);
+  }
+  const edge = Math.min(...x.map((value, b) => value - blocks[b].width / 2));
+  return x.map((value) => value - edge);
+}
+
+function depthFirst(blocks, below) {
+  const seen = new Set();
+  const roots = blocks.map((_, b) => b).sort((a, b) => blocks[a].first - blocks[b].first);
+  for (const root of roots) {
+    const waiting = [root];
+    while (waiting.length) {
+      const b = waiting.pop();
+      if (seen.has(b)) continue;
+      seen.add(b);
+      for (let i = below[b].length - 1; i >= 0; i--) waiting.push(below[b][i]);
+    }
+  }
+  return [...seen];
+}
+
+function pushed(blocks, order, wishes) {
+  const x = new Array(blocks.length).fill(0), edge = new Map();
+  for (const b of order) {
+    const { first, last, width } = blocks[b];
+    let place = wishes[b];
+    for (let row = first; row <= last; row++) {
+      if (edge.has(row)) place = Math.max(place, edge.get(row) + GAP + width / 2);
+    }
+    x[b] = place;
+    for (let row = first; row <= last; row++) edge.set(row, place + width / 2);
+  }
+  return x;
+}

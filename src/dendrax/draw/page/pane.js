@@ -1,0 +1,326 @@
+// One picture of the graph: a canvas that shows one rule at the current time.
+
+const GUTTER = 46;
+
+class Pane {
+  constructor(app, run) {
+    this.app = app;
+    this.run = run;
+    this.element = document.createElement("div");
+    this.element.className = "pane";
+    this.canvas = document.createElement("canvas");
+    this.canvas.tabIndex = 0;
+    this.canvas.setAttribute("role", "img");
+    this.canvas.setAttribute("aria-label", "The graph in levels, coloured by error");
+    this.rules = document.createElement("div");
+    this.rules.className = "rule";
+    this.view = document.createElement("div");
+    this.view.className = "view";
+    this.view.append(this.canvas);
+    this.element.append(this.rules, this.view);
+    this.listen();
+  }
+
+  showRules() {
+    const { data, state } = this.app;
+    this.rules.replaceChildren(...data.runs.map((run, index) => {
+      const button = document.createElement("button");
+      button.textContent = run.rule;
+      button.title = run.rule;
+      button.setAttribute("aria-pressed", String(index === this.run));
+      button.onclick = () => { this.run = index; if (!state.compare) state.run = index; this.app.changed(); };
+      return button;
+    }));
+  }
+
+  // ---- what is drawn ----------------------------------------------------------------------------
+
+  draw() {
+    const { scene, colours, camera } = this.app;
+    const box = this.canvas.getBoundingClientRect(), ratio = window.devicePixelRatio || 1;
+    if (!box.width || !box.height) return;
+    this.canvas.width = Math.round(box.width * ratio);
+    this.canvas.height = Math.round(box.height * ratio);
+    const pen = this.pen = this.canvas.getContext("2d");
+    pen.scale(ratio, ratio);
+    pen.fillStyle = colours.back;
+    pen.fillRect(0, 0, box.width, box.height);
+    const top = Math.floor((0 - camera.y) / camera.zoom / ROW) - 1;
+    const bottom = Math.ceil((box.height - camera.y) / camera.zoom / ROW) + 1;
+    this.visible = { top, bottom, left: (GUTTER - 40 - camera.x) / camera.zoom, right: (box.width - camera.x) / camera.zoom };
+    this.drawRows(box, top, bottom);
+    pen.save();
+    pen.translate(camera.x, camera.y);
+    pen.scale(camera.zoom, camera.zoom);
+    for (const wire of scene.wires) this.drawWire(wire);
+    for (const block of scene.blocks) this.drawBlock(block);
+    pen.restore();
+    this.drawLevels(box, top, bottom);
+  }
+
+  drawRows(box, top, bottom) {
+    const { pen } = this, { scene, colours, camera, state } = this.app;
+    for (let row = Math.max(0, top); row <= Math.min(scene.rows - 1, bottom); row++) {
+      const y = camera.y + row * ROW * camera.zoom;
+      if (row === Math.round(state.time) && this.app.data.runs[this.run].wave) {
+        pen.fillStyle = colours.mark + "40";
+        pen.fillRect(0, y, box.width, ROW * camera.zoom);
+      } else if (row % 2 === 0) {
+        pen.fillStyle = colours.row;
+        pen.fillRect(0, y, box.width, ROW * camera.zoom);
+      }
+    }
+  }
+
+  drawLevels(box, top, bottom) {
+    const { pen } = this, { scene, colours, camera } = this.app;
+    const every = Math.max(1, Math.ceil(18 / (ROW * camera.zoom)));
+    pen.font = "11px system-ui, sans-serif";
+    pen.textAlign = "left";
+    pen.textBaseline = "middle";
+    for (let row = Math.max(0, top); row <= Math.min(scene.rows - 1, bottom); row++) {
+      if (row % every) continue;
+      pen.fillStyle = colours.quiet;
+      pen.fillText("S" + row, 8, camera.y + (row + 0.5) * ROW * camera.zoom);
+    }
+  }
+
+  drawWire(wire) {
+    const { pen, visible } = this, { scene, colours, camera, state } = this.app;
+    if (wire.to > visible.bottom || wire.from < visible.top) return;
+    const chosen = state.chosen !== null && wire.edges.some((e) => e.source === state.chosen || e.user === state.chosen);
+    const silent = wire.edges.every((edge) => edge.silent);
+    pen.strokeStyle = chosen ? colours.accent : wire.edges[0].delay > 0 ? colours.delay : colours.wire;
+    pen.globalAlpha = silent && !chosen ? 0.45 : 1;
+    pen.lineWidth = (chosen ? 2.2 : 1.1) / Math.max(0.35, Math.min(1, camera.zoom));
+    pen.setLineDash(silent ? [4, 4] : []);
+    const start = this.port(scene.blocks[wire.lower], wire.from, -1);
+    const end = this.port(scene.blocks[wire.upper], wire.to, +1);
+    pen.beginPath();
+    pen.moveTo(start.x, start.y);
+    if (wire.block >= 0) {
+      const x = scene.blocks[wire.block].x;
+      const low = (wire.from - 1) * ROW + ROW / 2, high = (wire.to + 1) * ROW + ROW / 2;
+      curve(pen, start, { x, y: low });
+      pen.lineTo(x, high);
+      curve(pen, { x, y: high }, end);
+    } else curve(pen, start, end);
+    pen.stroke();
+    pen.setLineDash([]);
+    pen.globalAlpha = 1;
+    if (wire.block >= 0 && wire.edges[0].delay > 0) this.drawDelays(wire);
+    else if (camera.zoom > 0.75 && wire.edges.length === 1) this.drawShape(wire.edges[0], start, end);
+  }
+
+  drawShape(edge, start, end) {
+    const { pen } = this;
+    pen.font = "9px system-ui, sans-serif";
+    pen.textAlign = "left";
+    pen.fillStyle = this.app.colours.quiet;
+    pen.fillText(edge.shape, start.x + 4 + (end.x - start.x) * 0.12, start.y - 5);
+  }
+
+  // A chain of delays: every identity vertex with its error, or how many there are.
+  drawDelays(wire) {
+    const { pen, visible } = this, { scene, colours, camera, state, data } = this.app;
+    const edge = wire.edges[0], x = scene.blocks[wire.block].x, run = data.runs[this.run];
+    if (!state.delays) {
+      if (camera.zoom < 0.3) return;
+      const y = ((wire.from + wire.to) / 2) * ROW + ROW / 2, text = "×" + edge.delay;
+      pen.font = "10px system-ui, sans-serif";
+      const width = pen.measureText(text).width + 8;
+      pen.fillStyle = colours.back;
+      pen.strokeStyle = colours.delay;
+      pen.lineWidth = 1;
+      rounded(pen, x - width / 2, y - 7, width, 14, 7);
+      pen.fill(); pen.stroke();
+      pen.fillStyle = colours.delay;
+      pen.textAlign = "center";
+      pen.textBaseline = "middle";
+      pen.fillText(text, x, y);
+      return;
+    }
+    for (let place = 0; place < edge.delay; place++) { // place 0 is next to the source
+      const row = wire.from - 1 - place;
+      if (row < visible.top || row > visible.bottom || row <= wire.to) continue;
+      const value = run.waiting(edge, place, state.time);
+      pen.fillStyle = run.delayed ? errorColour(value, run.range, colours).css : colours.back;
+      pen.strokeStyle = colours.delay;
+      pen.lineWidth = 1.6;
+      rounded(pen, x - 9, row * ROW + ROW / 2 - 7, 18, 14, 4);
+      pen.fill(); pen.stroke();
+    }
+  }
+
+  drawBlock(block) {
+    const { visible } = this;
+    if (block.kind === "wire" || block.first > visible.bottom || block.last < visible.top) return;
+    if (block.x + block.width / 2 < visible.left || block.x - block.width / 2 > visible.right) return;
+    if (block.kind === "module") this.drawModule(block); else this.drawVertex(block);
+  }
+
+  drawVertex(block) {
+    const { pen } = this, { data, colours, camera, state } = this.app, { vertex } = block;
+    const run = data.runs[this.run], value = run.value(vertex, "error", state.time);
+    const fill = vertex.silent || vertex.slot < 0 ? { css: colours.back, ink: colours.ink } : errorColour(value, run.range, colours);
+    const y = block.first * ROW + (ROW - BOX) / 2;
+    const behind = run.wave && vertex.slot >= 0 && vertex.level < state.time && value !== 0;
+    rounded(pen, block.x - block.width / 2, y, block.width, BOX, vertex.kind === "internal" ? 5 : BOX / 2);
+    pen.fillStyle = colours.empty;
+    pen.fill();
+    pen.globalAlpha = behind ? 0.3 : 1;
+    pen.fillStyle = fill.css;
+    pen.strokeStyle = colours[vertex.silent ? "data" : vertex.kind];
+    pen.lineWidth = 2;
+    pen.setLineDash(vertex.silent && vertex.kind === "internal" ? [3, 3] : []);
+    pen.fill();
+    pen.globalAlpha = 1;
+    pen.stroke();
+    pen.setLineDash([]);
+    this.drawHalo(block, vertex.index === state.chosen, state.found.has(vertex.index), y, BOX);
+    if (camera.zoom > 0.32) this.drawName(block, behind ? colours.ink : fill.ink, y + BOX / 2);
+  }
+
+  // A collapsed module: one stripe per level, with the largest error of its members there.
+  drawModule(block) {
+    const { pen } = this, { data, colours, camera, state } = this.app, run = data.runs[this.run];
+    const y = block.first * ROW + 4, height = (block.last - block.first + 1) * ROW - 8, left = block.x - block.width / 2;
+    const worst = new Map();
+    for (const vertex of block.members) {
+      const value = run.value(vertex, "error", state.time);
+      if (value !== null) worst.set(vertex.row, Math.max(worst.get(vertex.row) ?? 0, Number.isNaN(value) ? Infinity : value));
+    }
+    pen.save();
+    rounded(pen, left, y, block.width, height, 8);
+    pen.clip();
+    pen.fillStyle = colours.empty;
+    pen.fillRect(left, y, block.width, height);
+    for (const [row, value] of worst) {
+      pen.globalAlpha = run.wave && row < state.time ? 0.3 : 1;
+      pen.fillStyle = errorColour(value === Infinity ? NaN : value, run.range, colours).css;
+      pen.fillRect(left, row * ROW, block.width, ROW);
+    }
+    pen.globalAlpha = 1;
+    pen.restore();
+    pen.strokeStyle = colours.module;
+    pen.lineWidth = 2.5;
+    rounded(pen, left, y, block.width, height, 8);
+    pen.stroke();
+    this.drawHalo(block, state.chosenModule === block.module, block.members.some((v) => state.found.has(v.index)), y, height);
+    if (camera.zoom > 0.2) this.drawName(block, colours.ink, y + height / 2, true);
+  }
+
+  drawHalo(block, chosen, found, y, height) {
+    if (!chosen && !found) return;
+    const { pen } = this, { colours } = this.app;
+    pen.strokeStyle = chosen ? colours.accent : colours.mark;
+    pen.lineWidth = 4;
+    rounded(pen, block.x - block.width / 2 - 5, y - 5, block.width + 10, height + 10, 9);
+    pen.stroke();
+  }
+
+  drawName(block, ink, y, plate = false) {
+    const { pen } = this, text = label(block.name);
+    pen.font = (plate ? "600 " : "") + "12px system-ui, sans-serif";
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    if (plate) {
+      const width = Math.min(block.width - 6, pen.measureText(text).width + 10);
+      pen.fillStyle = this.app.colours.raised;
+      rounded(pen, block.x - width / 2, y - 10, width, 20, 5);
+      pen.fill();
+    }
+    pen.fillStyle = ink;
+    pen.fillText(text, block.x, y, block.width - 6);
+  }
+
+  // Where a wire leaves or enters a block: below it (+1) or above it (-1).
+  port(block, row, side) {
+    const tall = block.kind === "module";
+    if (side < 0) return { x: block.x, y: tall ? block.first * ROW + 4 : row * ROW + (ROW - BOX) / 2 };
+    return { x: block.x, y: tall ? (block.last + 1) * ROW - 4 : row * ROW + (ROW + BOX) / 2 };
+  }
+
+  // ---- what the user does -----------------------------------------------------------------------
+
+  blockAt(clientX, clientY) {
+    const box = this.canvas.getBoundingClientRect(), { camera, scene } = this.app;
+    const x = (clientX - box.left - camera.x) / camera.zoom, y = (clientY - box.top - camera.y) / camera.zoom;
+    const row = Math.floor(y / ROW);
+    return scene.blocks.find((block) =>
+      block.kind !== "wire" && block.first <= row && row <= block.last && Math.abs(x - block.x) <= block.width / 2 + 2) ?? null;
+  }
+
+  // Where a vertex is on the screen.
+  screen(vertex) {
+    const box = this.canvas.getBoundingClientRect(), { camera, scene } = this.app;
+    const block = scene.blocks[scene.ofVertex.get(vertex)];
+    const row = block.kind === "module" ? (block.first + block.last) / 2 : block.first;
+    return { x: box.left + camera.x + block.x * camera.zoom, y: box.top + camera.y + (row + 0.5) * ROW * camera.zoom };
+  }
+
+  listen() {
+    const { canvas, app } = this, fingers = new Map();
+    let moved = 0, span = 0;
+    canvas.addEventListener("pointerdown", (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      fingers.set(event.pointerId, event);
+      moved = 0;
+      span = distance(fingers);
+      canvas.classList.add("dragging");
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      const before = fingers.get(event.pointerId);
+      if (!before) { canvas.style.cursor = this.blockAt(event.clientX, event.clientY) ? "pointer" : ""; return; }
+      const dx = event.clientX - before.clientX, dy = event.clientY - before.clientY;
+      moved += Math.abs(dx) + Math.abs(dy);
+      fingers.set(event.pointerId, event);
+      if (fingers.size === 2) {
+        const now = distance(fingers), middle = centre(fingers), box = canvas.getBoundingClientRect();
+        if (span > 0) app.zoomBy(now / span, middle.x - box.left, middle.y - box.top);
+        span = now;
+      }
+      app.pan(dx / fingers.size, dy / fingers.size);
+    });
+    const done = (event) => {
+      if (event.type === "pointerup" && fingers.size === 1 && moved < 6) app.choose(this.blockAt(event.clientX, event.clientY));
+      fingers.delete(event.pointerId);
+      if (!fingers.size) canvas.classList.remove("dragging");
+    };
+    canvas.addEventListener("pointerup", done);
+    canvas.addEventListener("pointercancel", done);
+    canvas.addEventListener("dblclick", (event) => {
+      const block = this.blockAt(event.clientX, event.clientY);
+      if (block?.kind === "module") app.open(block.module);
+    });
+    canvas.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      const box = canvas.getBoundingClientRect();
+      if (event.ctrlKey || event.metaKey || Math.abs(event.deltaY) >= 40 || event.deltaMode) {
+        app.zoomBy(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0016)), event.clientX - box.left, event.clientY - box.top);
+      } else app.pan(-event.deltaX, -event.deltaY);
+    }, { passive: false });
+  }
+}
+
+function curve(pen, from, to) {
+  const bend = (to.y - from.y) / 2;
+  pen.bezierCurveTo(from.x, from.y + bend, to.x, to.y - bend, to.x, to.y);
+}
+
+function rounded(pen, x, y, width, height, radius) {
+  pen.beginPath();
+  pen.roundRect(x, y, width, height, Math.min(radius, width / 2, height / 2));
+}
+
+function distance(fingers) {
+  if (fingers.size !== 2) return 0;
+  const [a, b] = [...fingers.values()];
+  return Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY);
+}
+
+function centre(fingers) {
+  const all = [...fingers.values()];
+  const mean = (name) => all.reduce((sum, finger) => sum + finger[name], 0) / all.length;
+  return { x: mean("clientX"), y: mean("clientY") };
+}

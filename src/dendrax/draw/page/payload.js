@@ -1,0 +1,66 @@
+// The data of the page: compressed JSON, and one number of 16 bits for each recorded quantity.
+
+const ZERO = 0, LOST = 65535; // codes: exactly zero; infinite or not a number
+
+async function readPayload() {
+  const text = document.getElementById("payload").textContent.trim();
+  const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const length = new DataView(bytes.buffer).getUint32(0, true);
+  const data = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
+  const start = 4 + length + ((4 + length) % 2);
+  data.codes = new Uint16Array(bytes.buffer, start);
+  data.vertices.forEach((vertex, index) => { vertex.index = index; vertex.above = []; vertex.below = []; });
+  data.edges.forEach((edge, index) => {
+    edge.index = index;
+    data.vertices[edge.source].above.push(edge);
+    data.vertices[edge.user].below.push(edge);
+  });
+  data.runs.forEach((run) => prepareRun(data, run));
+  return data;
+}
+
+function prepareRun(data, run) {
+  const { low, high } = data.scale;
+  const count = run.times.length;
+  const decode = (code) =>
+    code === ZERO ? 0 : code === LOST ? NaN : 10 ** (low + ((code - 1) / 65533) * (high - low));
+  const at = (row, t) => decode(data.codes[run.offset + row * count + moment(run, t)]);
+  const slots = data.num_slots;
+  run.value = (vertex, name, t) =>
+    vertex.slot < 0 ? null : at(data.statistics.indexOf(name) * slots + vertex.slot, t);
+  run.waiting = (edge, place, t) =>
+    run.delayed && edge.wait >= 0 ? at(data.statistics.length * slots + edge.wait + place, t) : null;
+  run.last = run.times[count - 1];
+  run.range = errorRange(data, run);
+}
+
+// The place in the record of the last time that was kept, up to t.
+function moment(run, t) {
+  const times = run.times;
+  if (t >= times[times.length - 1]) return times.length - 1;
+  let low = 0, high = times.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (times[middle] <= t) low = middle; else high = middle - 1;
+  }
+  return low;
+}
+
+// The colours span the errors of the run. Behind a wave errors may grow without bounds, and nobody
+// learns from them any more: there the errors at their arrival count.
+function errorRange(data, run) {
+  const logs = [];
+  for (const vertex of data.vertices) {
+    if (vertex.slot < 0) continue;
+    const times = run.wave ? [vertex.level] : run.times;
+    for (const t of times) {
+      const value = run.value(vertex, "error", t);
+      if (value > 0) logs.push(Math.log10(value));
+    }
+  }
+  if (!logs.length) return { low: -6, high: 0 };
+  const high = logs.reduce((a, b) => Math.max(a, b)), low = logs.reduce((a, b) => Math.min(a, b));
+  return { low: Math.max(low, high - 8) - 0.05, high: high + 0.05 };
+}
