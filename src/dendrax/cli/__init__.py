@@ -1,3 +1,13 @@
-"""The command line: ``dendrax demo``, ``dendrax paper``, ``dendrax data``."""
+"""The command line: ``dendrax demo``, ``paper``, ``data``, ``explore`` and ``show``."""
 
-from dendrax.cli._main import main as main
+import sys
+
+
+def main() -> None:
+    """The entry point of the ``dendrax`` command."""
+    try:
+        from dendrax.cli._main import app
+
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)

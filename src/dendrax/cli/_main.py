@@ -5,6 +5,8 @@ import pathlib
 import sys
 from typing import Annotated
 
+import jax
+
 try:
     import typer
 
@@ -12,11 +14,27 @@ try:
 except ModuleNotFoundError as missing:  # the core does not need them
     sys.exit(f"dendrax: {missing}. The command line is an extra: pip install 'dendrax[paper]'")
 
+import dendrax
 from dendrax.experiments import PARTS, Library, Paper
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Predictive coding for any JAX function."
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dendrax {dendrax.__version__}, jax {jax.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def settings(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Predictive coding for any JAX function."""
 
 
 class Part(enum.StrEnum):
@@ -39,7 +57,7 @@ DataDir = Annotated[
     ),
 ]
 Out = Annotated[pathlib.Path, typer.Option(help="The folder for report and measurements.")]
-Seed = Annotated[int, typer.Option(help="Of weights, batches and games.", min=0)]
+Seed = Annotated[int, typer.Option(help="Of weights, batches and games.", min=0, max=2**32 - 1)]
 
 
 @app.command()
@@ -72,6 +90,8 @@ def paper(
     An interrupted run goes on where it stopped: give the same command again. All takes hours,
     with --quick less than ten minutes on two cores.
     """
+    if quick and data_dir is not None:
+        raise typer.BadParameter("--quick uses the data that ship with dendrax: no --data-dir.")
     chosen = PARTS if part.value == "all" else (part.value,)
     shown = (*chosen, "playing") if "training" in chosen else chosen
     _paper.run(Paper(out, Library(data_dir, full=not quick), quick=quick, seed=seed), chosen, shown)
@@ -169,8 +189,3 @@ def show(
 def data(data_dir: DataDir = None) -> None:
     """Which data sets are on this machine, and the command that gets the others."""
     _data.run(data_dir)
-
-
-def main() -> None:
-    """The entry point of the ``dendrax`` command."""
-    app()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import sys
+from typing import NoReturn
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,23 +14,24 @@ from dendrax.experiments import Paper
 from dendrax.experiments._claims import Claim
 from dendrax.experiments._tables import Table
 
+OWN = ("work", "results.json")  # what tells a folder of dendrax's from others
+PROBLEMS = (ImportError, OSError, ValueError)  # of the data or the disk; they say what to do
 STOPPED = "Stopped. What is measured is kept in {}; the same command goes on from there."
 
 
 def run(paper: Paper, parts: tuple[str, ...], tables: tuple[str, ...]) -> None:
     """Measure the parts, show the tables whose names begin so, and the claims; write the report."""
     console = Console()
-    _check_folder(paper.folder, console)
+    _check_folder(paper.folder)
     for text in paper.missing():
         console.print(f"Left out: {escape(text)}", style="yellow", highlight=False)
     try:
         paper.run(parts, console)
+        report, page = paper.report()
     except KeyboardInterrupt:
-        console.print("\n" + STOPPED.format(paper.folder), style="yellow", markup=False)
-        sys.exit(130)
-    except (ImportError, FileNotFoundError, ValueError) as problem:  # of the data, with a remedy
-        _stop(str(problem), console)
-    report, page = paper.report()
+        _stop("\n" + STOPPED.format(paper.folder), 130)
+    except PROBLEMS as problem:
+        _stop(f"dendrax: {problem}")
     for table in report.tables:
         if table.name.startswith(tables):
             _show(table, console)
@@ -39,16 +41,26 @@ def run(paper: Paper, parts: tuple[str, ...], tables: tuple[str, ...]) -> None:
         sys.exit(1)
 
 
-def _check_folder(folder: pathlib.Path, console: Console) -> None:
+def _check_folder(folder: pathlib.Path) -> None:
+    """A folder that can be written, and that is empty or an earlier run's: nothing gets lost."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        foreign = any(folder.iterdir()) and not any((folder / n).exists() for n in OWN)
+        if not foreign:
+            (folder / "work").mkdir(exist_ok=True)
     except OSError as problem:
-        _stop(f"cannot write to {folder}: {problem}. Choose another folder with --out.", console)
+        _stop(f"dendrax: cannot write to {folder}: {problem}. Choose another folder with --out.")
+    if foreign:
+        _stop(
+            f"dendrax: {folder} is not empty, and no run of dendrax has written to it. Choose "
+            "another folder with --out."
+        )
 
 
-def _stop(text: str, console: Console) -> None:
-    console.print(f"dendrax: {text}", style="red", markup=False, soft_wrap=True)
-    sys.exit(1)
+def _stop(text: str, code: int = 1) -> NoReturn:
+    style = "red" if code == 1 else "yellow"
+    Console(stderr=True).print(text, style=style, markup=False, soft_wrap=True, highlight=False)
+    sys.exit(code)
 
 
 def _show(table: Table, console: Console) -> None:

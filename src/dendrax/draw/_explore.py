@@ -27,6 +27,7 @@ from dendrax.draw._record import (
     QUANTITIES,
     Track,
     track,
+    track_wave,
     wait_offsets,
 )
 from dendrax.draw._structure import (
@@ -40,6 +41,7 @@ from dendrax.draw._structure import (
 )
 from dendrax.rules import ZIL, Rule
 
+MOST_DYNAMICS = 250  # vertices; the dynamics of more take minutes to compile
 SCRIPTS = ("payload", "layout", "colours", "pane", "charts", "panel", "controls", "app")
 
 
@@ -59,6 +61,9 @@ def explore(
     Play and scrub through the time of inference, click a vertex for its source line, its local
     function and its error over time, search, collapse modules and delays, compare two rules. The
     page is one file and asks for nothing from the network.
+
+    Of graphs with more than 250 vertices Z-IL shows the errors as the wave arrives, and not what
+    happens behind it. A record that is too large is sampled. The page says so.
 
     **Arguments:**
 
@@ -112,11 +117,13 @@ def explorer_page(graph: Graph, rules: Sequence[Rule], target: Any, title: str) 
             remedy="Name the arguments that learn with argnums=.",
         )
     budget = MAX_CODES // len(rules)
-    record = ("energy", "statistics")
-    tracks = [
-        track(run(graph, rule, target=target, record=record), levelled, slots, budget=budget)
-        for rule in rules
-    ]
+    tracks = []
+    for rule in rules:
+        if isinstance(rule, ZIL) and rule.is_wave and len(slots) > MOST_DYNAMICS:
+            tracks.append(track_wave(rule, levelled, slots, target))
+        else:
+            result = run(graph, rule, target=target, record=("energy", "statistics"))
+            tracks.append(track(result, levelled, slots, budget=budget))
     return _page(title, _packed(_payload(levelled, slots, tracks, title), tracks))
 
 
@@ -164,6 +171,7 @@ def _payload(
                 "offset": offset,
                 "delayed": one.delayed,
                 "wave": one.wave,
+                "arrivals": one.arrivals,
                 "note": one.note,
             }
         )

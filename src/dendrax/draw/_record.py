@@ -15,11 +15,13 @@ import numpy as np
 from dendrax._gradient import Result
 from dendrax._graph import Edge, Port, Vertex
 from dendrax._level import LevelledGraph
+from dendrax.draw._arrivals import arrivals
 from dendrax.draw._structure import rule_text
+from dendrax.rules import Rule
 
 QUANTITIES = ("error", "x", "mu")
 LOW, HIGH = -45.0, 45.0  # powers of ten
-LOST = 65535
+LOST = 65535  # the code of what is not finite
 MAX_CODES = 800_000  # of a page; two bytes each
 
 
@@ -33,6 +35,7 @@ class Track:
     - ``codes``: rows of quantities and of places in delay lines, columns of times.
     - ``delayed``: whether the rule waits in the delays.
     - ``wave``: whether the error takes one level per time step.
+    - ``arrivals``: whether there is only one column, what was found when the wave arrived.
     - ``note``: what the reader should know, such as that times were left out.
     """
 
@@ -43,6 +46,7 @@ class Track:
     delayed: bool
     wave: bool
     note: str
+    arrivals: bool = False
 
 
 def track(
@@ -72,7 +76,7 @@ def track(
 
 
 def encode(sizes: np.ndarray) -> np.ndarray:
-    """Non-negative numbers -> codes: 0 is exactly zero, 65535 is not finite."""
+    """Non-negative numbers -> codes: 0 is exactly zero, `LOST` is not finite."""
     with np.errstate(divide="ignore", invalid="ignore"):
         place = (np.log10(sizes) - LOW) / (HIGH - LOW)
     codes = 1 + np.round(np.clip(place, 0.0, 1.0) * (LOST - 2))
@@ -84,6 +88,29 @@ def decode(codes: np.ndarray) -> np.ndarray:
     """The inverse of `encode`, to 0.2 %."""
     sizes = 10.0 ** (LOW + (codes.astype(np.float64) - 1) / (LOST - 2) * (HIGH - LOW))
     return np.where(codes == 0, 0.0, np.where(codes == LOST, np.nan, sizes))
+
+
+def track_wave(rule: Rule, levelled: LevelledGraph, slots: Sequence[Vertex], target: Any) -> Track:
+    """The record of a wave from its arrivals: one column, in which each row has its own time."""
+    found = arrivals(levelled.graph, target)
+    emitted = levelled.graph.flow.emitted
+    ports = [[Port(v.index, o) for o in emitted[v.index]] for v in slots]
+    errors = [max(found.errors[port] for port in of) for of in ports]
+    values = [max(found.values[port] for port in of) for of in ports]
+    waiting = [
+        found.messages[edge] for edge, delay in levelled.delays.items() for _ in range(delay)
+    ]
+    return Track(
+        rule=rule_text(rule),
+        times=np.arange(max(levelled.level_of[v.index] for v in slots) + 1),
+        energy=np.zeros(0),
+        codes=encode(np.array([*errors, *values, *values, *waiting])[:, None]),
+        delayed=bool(waiting),
+        wave=True,
+        note=f"{rule_text(rule)}: found by one pass over the {len(slots)} vertices, as the wave "
+        "arrives; what happens behind it is not computed.",
+        arrivals=True,
+    )
 
 
 def _kept_times(count: int, rows: int, budget: int) -> np.ndarray:

@@ -114,16 +114,17 @@ def _paths(graph: Graph) -> list[Path]:
 def _own_paths(graph: Graph) -> list[Path | None]:
     """By the parameters that a vertex uses, itself or through vertices that use nothing else."""
     own: list[Path | None] = []
-    only_parameters: list[bool] = []
+    pure: list[bool] = []  # made from parameters and constants only
     for v in graph.vertices:
-        if v.kind == "parameter":
-            own.append(_steps(v.name)[:-1])
-            only_parameters.append(True)
+        if v.function is None:
+            own.append(_steps(v.name)[:-1] if v.kind == "parameter" else None)
+            pure.append(v.kind == "parameter")
             continue
-        inputs = [u.index for u in graph.inputs(v) if any(u.carries)]
-        used = [own[i] for i in inputs if only_parameters[i]]
-        own.append(_common(path for path in used if path is not None) if used else None)
-        only_parameters.append(bool(used) and len(used) == len(inputs))
+        inputs = [u.index for u in graph.inputs(v)]
+        used = [own[i] for i in inputs if pure[i]]
+        paths = [path for path in used if path is not None]
+        own.append(_common(paths) if paths else None)
+        pure.append(all(pure[i] for i in inputs))
     return own
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from dendrax import IL, ZIL
-from dendrax.agent import Point, QSettings, random_score, train
+from dendrax.agent import Point, QSettings, load, random_score, train
 from dendrax.data import GAMES
 from dendrax.experiments._store import Cell, Work
 from dendrax.rules import Rule
@@ -61,6 +62,7 @@ def _cell(settings: QSettings, name: str, rule: Rule | None, seed: int) -> Cell:
 
         work.folder.mkdir(parents=True, exist_ok=True)
         checkpoint = work.folder / "agent.npz"
+        _remove_damaged(checkpoint)
         curve = train(settings, rule=rule, seed=seed, progress=report, checkpoint=checkpoint)
         return {
             "steps": curve.steps.tolist(),
@@ -69,6 +71,15 @@ def _cell(settings: QSettings, name: str, rule: Rule | None, seed: int) -> Cell:
         }
 
     return Cell("playing", f"{settings.game}, {name}", {**recorded, "seed": seed}, measure)
+
+
+def _remove_damaged(checkpoint: pathlib.Path) -> None:
+    """What cannot be gone on from is done anew."""
+    try:
+        if checkpoint.exists():
+            load(checkpoint)
+    except ValueError:
+        checkpoint.unlink()
 
 
 def _random_cell(settings: QSettings, episodes: int, seed: int) -> Cell:

@@ -8,6 +8,7 @@ import html
 import io
 import json
 import pathlib
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from dendrax.experiments._store import Finding
 from dendrax.experiments._tables import Table, all_tables
 
 TITLE = "Reverse Differentiation via Predictive Coding, measured by dendrax"
+INDEX = "results.json"
 
 
 @dataclass(frozen=True)
@@ -52,18 +54,30 @@ def make_report(
 def write_report(report: Report, folder: pathlib.Path) -> pathlib.Path:
     """Write all forms; the path of the HTML page.
 
-    Tables and plots of an earlier report that this one does not have are removed.
+    Tables and plots that an earlier report wrote here and this one does not have are removed, and
+    nothing else is.
     """
-    for old in (*folder.glob("*.csv"), *(folder / "plots").glob("*.svg")):
-        old.unlink()
-    for table in report.tables:
-        _write(folder / f"{table.name}.csv", _csv(table))
-    for plot in report.plots:
-        _write(folder / "plots" / f"{plot.name}.svg", plot.svg)
-    _write(folder / "results.json", _json(report))
+    files = {f"{table.name}.csv": _csv(table) for table in report.tables}
+    files |= {f"plots/{plot.name}.svg": plot.svg for plot in report.plots}
+    earlier = _files_of(folder / INDEX)
+    for name, text in files.items():
+        _write(folder / name, text)
     _write(folder / "report.md", _markdown(report))
     _write(folder / "report.html", _page(report))
+    _write(folder / INDEX, _json(report, sorted(files)))
+    for name in earlier - set(files):
+        (folder / name).unlink(missing_ok=True)
     return folder / "report.html"
+
+
+def _files_of(index: pathlib.Path) -> set[str]:
+    """The tables and plots that the report of this index wrote."""
+    try:
+        names = json.loads(index.read_text())["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+    written = re.compile(r"[^/\\]+\.csv|plots/[^/\\]+\.svg")
+    return {name for name in names if isinstance(name, str) and written.fullmatch(name)}
 
 
 def _write(path: pathlib.Path, text: str) -> None:
@@ -90,9 +104,10 @@ def _csv(table: Table) -> str:
     return stream.getvalue()
 
 
-def _json(report: Report) -> str:
+def _json(report: Report, files: list[str]) -> str:
     content = {
         "facts": report.facts,
+        "files": files,
         "claims": [dataclasses.asdict(claim) for claim in report.claims],
         "findings": [_plain(found) for found in report.findings],
     }

@@ -89,16 +89,17 @@ class Store:
         """The finished measurement, or None if there is none (or its file is damaged)."""
         try:
             found = json.loads(self._path(cell).read_text())
-            if found["identity"] != json.loads(_as_json(cell.identity)):
-                return None
-            return _finding(cell, found)
-        except (OSError, ValueError, KeyError, TypeError):
+            same = found["identity"] == json.loads(_as_json(cell.identity))
+            whole = found["digest"] == _digest(found)
+            return _finding(cell, found) if same and whole else None
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def keep(self, cell: Cell, result: Mapping[str, Any], seconds: float) -> Finding:
         """Write a finished measurement, all of it or nothing."""
         found = {"identity": cell.identity, "result": finite(result), "seconds": seconds}
         found |= {"date": now(), "machine": machine()}
+        found["digest"] = _digest(found)
         write_atomically(self._path(cell), _as_json(found, indent=1).encode())
         return _finding(cell, found)
 
@@ -108,6 +109,12 @@ class Store:
 
     def _path(self, cell: Cell) -> pathlib.Path:
         return self.folder / f"{cell.key}.json"
+
+
+def _digest(found: Mapping[str, Any]) -> str:
+    """Of everything else in the file: a change by hand, or by a bad disk, is noticed."""
+    others = {name: part for name, part in found.items() if name != "digest"}
+    return hashlib.sha256(_as_json(others).encode()).hexdigest()
 
 
 def _finding(cell: Cell, found: Mapping[str, Any]) -> Finding:

@@ -12,6 +12,7 @@ class App {
     this.panel = new Panel(this);
     this.setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     this.describe();
+    if (data.num_levels > 60) this.state.collapsed = modulesAt(data, 1);
     this.arrange();
     new Controls(this);
     addEventListener("resize", () => { this.ask(); this.panel.refresh(); });
@@ -69,7 +70,7 @@ class App {
     const { state, data, colours } = this, runs = this.shownRuns();
     const series = runs.map((run) => ({
       name: label(run.rule, 28), colour: RUN_COLOURS[data.runs.indexOf(run) % RUN_COLOURS.length],
-      points: run.times.map((t, i) => [t, Math.abs(run.energy[i])]),
+      points: run.energy.map((energy, i) => [run.times[i], energy === null ? null : Math.abs(energy)]),
     }));
     this.energyAxis = drawCurves(document.getElementById("energy"), series, {
       last: this.lastTime(), time: state.time, title: "energy", colours });
@@ -87,6 +88,7 @@ class App {
 
   setTime(time) {
     this.state.time = Math.max(0, Math.min(this.lastTime(), time));
+    this.follow();
     this.onTime?.();
     this.panel.refresh();
     this.ask();
@@ -131,13 +133,25 @@ class App {
     this.ask();
   }
 
+  // Everything, if it can be read then; of a graph that is much too high the top.
   fit() {
     const box = this.panes[0].view.getBoundingClientRect(), { scene } = this;
-    const room = { x: box.width - GUTTER - 30, y: box.height - 30 };
+    const room = { x: Math.max(50, box.width - GUTTER - 30), y: Math.max(50, box.height - 30) };
     ROW = Math.max(56, Math.min(130, (room.y / scene.rows) * (scene.width / room.x)));
-    const height = scene.rows * ROW, zoom = Math.min(room.x / scene.width, room.y / height, 1.4);
-    this.camera = { zoom, x: GUTTER + (box.width - GUTTER - scene.width * zoom) / 2, y: Math.max(8, (box.height - height * zoom) / 2) };
+    measureRows(scene);
+    const whole = Math.min(room.x / scene.width, room.y / scene.height, 1.4);
+    const zoom = whole < 0.25 ? Math.min(0.6, room.x / scene.width) : whole;
+    const x = GUTTER + (box.width - GUTTER - scene.width * zoom) / 2, y = (box.height - scene.height * zoom) / 2;
+    this.camera = { zoom, x, y: Math.max(8, y) };
     this.ask();
+  }
+
+  // Where the whole graph cannot be seen, the picture goes with the wave.
+  follow() {
+    const { camera, scene, state } = this, height = this.panes[0].view.getBoundingClientRect().height;
+    if (!this.shownRuns().some((run) => run.wave) || scene.height * camera.zoom <= height) return;
+    const y = camera.y + scene.middle(Math.min(scene.rows - 1, state.time)) * camera.zoom;
+    if (y < height * 0.15 || y > height * 0.8) camera.y += height * 0.35 - y;
   }
 
   // ---- choosing ---------------------------------------------------------------------------------
@@ -163,7 +177,7 @@ class App {
     const box = this.panes[0].view.getBoundingClientRect(), { camera } = this;
     camera.zoom = Math.max(camera.zoom, 0.7);
     camera.x = box.width / 2 - block.x * camera.zoom;
-    camera.y = box.height / 2 - (block.first + 0.5) * ROW * camera.zoom;
+    camera.y = box.height / 2 - this.scene.middle(block.first) * camera.zoom;
     this.onView?.();
   }
 
@@ -192,7 +206,7 @@ class App {
 
   // All modules of one depth; 0 opens everything.
   collapseAll(depth) {
-    this.state.collapsed = new Set(depth ? this.data.vertices.map((vertex) => vertex.modules[depth - 1]).filter(Boolean) : []);
+    this.state.collapsed = modulesAt(this.data, depth);
     this.state.chosenModule = null;
     this.relayOut();
     this.fit();
@@ -210,6 +224,11 @@ class App {
     this.relayOut();
     if (name === "compare") this.fit();
   }
+}
+
+// The names of the modules of one depth.
+function modulesAt(data, depth) {
+  return new Set(depth ? data.vertices.map((vertex) => vertex.modules[depth - 1]).filter(Boolean) : []);
 }
 
 readPayload().then((data) => { window.explorer = new App(data); document.body.dataset.ready = "yes"; });

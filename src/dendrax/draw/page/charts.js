@@ -45,7 +45,11 @@ function drawCurves(canvas, series, { last, time, title, colours }) {
       pen.stroke();
     }
     pen.setLineDash([]);
-  } else { pen.textAlign = "left"; pen.fillText("exactly zero at all times", left, (top + bottom) / 2); }
+  } else {
+    const unknown = series.every(({ points }) => points.every(([, value]) => value === null));
+    pen.textAlign = "left";
+    pen.fillText(unknown ? "not computed" : "exactly zero at all times", left, (top + bottom) / 2);
+  }
   drawKey(pen, series, right);
   pen.strokeStyle = colours.mark;
   pen.lineWidth = 1.5;

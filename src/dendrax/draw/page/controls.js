@@ -26,6 +26,8 @@ class Controls {
   showView() {
     const { state, data } = this.app;
     for (const name of ["delays", "silent", "compare"]) this.get(name).setAttribute("aria-pressed", String(state[name]));
+    if (!state.collapsed.size) this.get("depth").value = 0;
+    else if (this.get("depth").value === "0") this.get("depth").value = 1;
     this.get("compare").hidden = data.runs.length < 2;
     this.get("delays").hidden = !data.num_delays;
     this.get("silent").hidden = !data.vertices.some((vertex) => vertex.silent && vertex.row >= 0);

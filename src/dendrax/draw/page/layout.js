@@ -2,6 +2,7 @@
 // blocks are sorted by where they would like to be and set down from the left and from the right.
 
 const BOX = 34, GAP = 18, LETTER = 7.2, SWEEPS = 40;
+const THIN = 7; // a row in which nothing but modules and wires is seen
 let ROW = 56; // wide graphs get taller rows
 
 function label(name, most = 26) {
@@ -39,7 +40,33 @@ function buildScene(data, state) {
   blocks.forEach((block, b) => { block.x = x[b]; });
   const count = blocks.reduce((most, block) => Math.max(most, block.last), 0) + 1;
   const width = blocks.reduce((most, block) => Math.max(most, block.x + block.width / 2), 1);
-  return { blocks, wires, ofVertex, rows: count, width };
+  return measureRows({ blocks, wires, ofVertex, rows: count, width });
+}
+
+// How high each row is: tops[row] is where it begins, the last entry is the height of it all.
+function measureRows(scene) {
+  const heights = new Array(scene.rows).fill(THIN);
+  for (const block of scene.blocks) if (block.kind === "vertex") heights[block.first] = ROW;
+  for (const block of scene.blocks) {
+    if (block.kind !== "module") continue;
+    let total = 0;
+    for (let row = block.first; row <= block.last; row++) total += heights[row];
+    if (total < 40) heights[block.first] += 40 - total;
+  }
+  scene.tops = [0];
+  for (const height of heights) scene.tops.push(scene.tops[scene.tops.length - 1] + height);
+  scene.height = scene.tops[scene.rows];
+  scene.middle = (row) => (scene.tops[row] + scene.tops[row + 1]) / 2;
+  return scene;
+}
+
+function rowAt(scene, y) {
+  let low = 0, high = scene.rows;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (scene.tops[middle + 1] <= y) low = middle + 1; else high = middle;
+  }
+  return low;
 }
 
 // What is seen. While silent vertices are hidden, data connect to what they reach through them.

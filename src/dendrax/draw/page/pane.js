@@ -45,8 +45,8 @@ class Pane {
     pen.scale(ratio, ratio);
     pen.fillStyle = colours.back;
     pen.fillRect(0, 0, box.width, box.height);
-    const top = Math.floor((0 - camera.y) / camera.zoom / ROW) - 1;
-    const bottom = Math.ceil((box.height - camera.y) / camera.zoom / ROW) + 1;
+    const top = rowAt(scene, -camera.y / camera.zoom) - 1;
+    const bottom = rowAt(scene, (box.height - camera.y) / camera.zoom) + 1;
     this.visible = { top, bottom, left: (GUTTER - 40 - camera.x) / camera.zoom, right: (box.width - camera.x) / camera.zoom };
     this.drawRows(box, top, bottom);
     pen.save();
@@ -59,29 +59,28 @@ class Pane {
   }
 
   drawRows(box, top, bottom) {
-    const { pen } = this, { scene, colours, camera, state } = this.app;
+    const { pen } = this, { scene, colours, camera, state, data } = this.app;
     for (let row = Math.max(0, top); row <= Math.min(scene.rows - 1, bottom); row++) {
-      const y = camera.y + row * ROW * camera.zoom;
-      if (row === Math.round(state.time) && this.app.data.runs[this.run].wave) {
-        pen.fillStyle = colours.mark + "40";
-        pen.fillRect(0, y, box.width, ROW * camera.zoom);
-      } else if (row % 2 === 0) {
-        pen.fillStyle = colours.row;
-        pen.fillRect(0, y, box.width, ROW * camera.zoom);
-      }
+      const isWave = row === state.time && data.runs[this.run].wave;
+      if (!isWave && row % 2) continue;
+      const y = camera.y + scene.tops[row] * camera.zoom, height = (scene.tops[row + 1] - scene.tops[row]) * camera.zoom;
+      pen.fillStyle = isWave ? colours.mark + "55" : colours.row;
+      pen.fillRect(0, y, box.width, isWave ? Math.max(3, height) : height);
     }
   }
 
   drawLevels(box, top, bottom) {
     const { pen } = this, { scene, colours, camera } = this.app;
-    const every = Math.max(1, Math.ceil(18 / (ROW * camera.zoom)));
     pen.font = "11px system-ui, sans-serif";
     pen.textAlign = "left";
     pen.textBaseline = "middle";
+    pen.fillStyle = colours.quiet;
+    let last = -Infinity;
     for (let row = Math.max(0, top); row <= Math.min(scene.rows - 1, bottom); row++) {
-      if (row % every) continue;
-      pen.fillStyle = colours.quiet;
-      pen.fillText("S" + row, 8, camera.y + (row + 0.5) * ROW * camera.zoom);
+      const y = camera.y + scene.middle(row) * camera.zoom;
+      if (y - last < 18) continue;
+      pen.fillText("S" + row, 8, y);
+      last = y;
     }
   }
 
@@ -100,7 +99,7 @@ class Pane {
     pen.moveTo(start.x, start.y);
     if (wire.block >= 0) {
       const x = scene.blocks[wire.block].x;
-      const low = (wire.from - 1) * ROW + ROW / 2, high = (wire.to + 1) * ROW + ROW / 2;
+      const low = scene.middle(wire.from - 1), high = scene.middle(wire.to + 1);
       curve(pen, start, { x, y: low });
       pen.lineTo(x, high);
       curve(pen, { x, y: high }, end);
@@ -126,7 +125,7 @@ class Pane {
     const edge = wire.edges[0], x = scene.blocks[wire.block].x, run = data.runs[this.run];
     if (!state.delays) {
       if (camera.zoom < 0.3) return;
-      const y = ((wire.from + wire.to) / 2) * ROW + ROW / 2, text = "×" + edge.delay;
+      const y = (scene.middle(wire.from) + scene.middle(wire.to)) / 2, text = "×" + edge.delay;
       pen.font = "10px system-ui, sans-serif";
       const width = pen.measureText(text).width + 8;
       pen.fillStyle = colours.back;
@@ -143,12 +142,16 @@ class Pane {
     for (let place = 0; place < edge.delay; place++) { // place 0 is next to the source
       const row = wire.from - 1 - place;
       if (row < visible.top || row > visible.bottom || row <= wire.to) continue;
-      const value = run.waiting(edge, place, state.time);
+      const value = run.waiting(edge, place, state.time), behind = run.wave && row < state.time;
       pen.fillStyle = run.delayed ? errorColour(value, run.range, colours).css : colours.back;
       pen.strokeStyle = colours.delay;
       pen.lineWidth = 1.6;
-      rounded(pen, x - 9, row * ROW + ROW / 2 - 7, 18, 14, 4);
-      pen.fill(); pen.stroke();
+      const height = Math.min(14, scene.tops[row + 1] - scene.tops[row] - 1.5);
+      rounded(pen, x - 9, scene.middle(row) - height / 2, 18, height, 4);
+      pen.globalAlpha = behind && value ? 0.3 : 1;
+      pen.fill();
+      pen.globalAlpha = 1;
+      pen.stroke();
     }
   }
 
@@ -160,11 +163,11 @@ class Pane {
   }
 
   drawVertex(block) {
-    const { pen } = this, { data, colours, camera, state } = this.app, { vertex } = block;
+    const { pen } = this, { data, scene, colours, camera, state } = this.app, { vertex } = block;
     const run = data.runs[this.run], value = run.value(vertex, "error", state.time);
     const fill = vertex.silent || vertex.slot < 0 ? { css: colours.back, ink: colours.ink } : errorColour(value, run.range, colours);
-    const y = block.first * ROW + (ROW - BOX) / 2;
-    const behind = run.wave && vertex.slot >= 0 && vertex.level < state.time && value !== 0;
+    const y = scene.middle(block.first) - BOX / 2;
+    const behind = run.wave && vertex.slot >= 0 && vertex.level < state.time && value !== 0 && value !== null;
     rounded(pen, block.x - block.width / 2, y, block.width, BOX, vertex.kind === "internal" ? 5 : BOX / 2);
     pen.fillStyle = colours.empty;
     pen.fill();
@@ -183,8 +186,9 @@ class Pane {
 
   // A collapsed module: one stripe per level, with the largest error of its members there.
   drawModule(block) {
-    const { pen } = this, { data, colours, camera, state } = this.app, run = data.runs[this.run];
-    const y = block.first * ROW + 4, height = (block.last - block.first + 1) * ROW - 8, left = block.x - block.width / 2;
+    const { pen } = this, { data, scene, colours, camera, state } = this.app, run = data.runs[this.run];
+    const { tops } = scene, y = tops[block.first] + 3, height = tops[block.last + 1] - tops[block.first] - 6;
+    const left = block.x - block.width / 2;
     const worst = new Map();
     for (const vertex of block.members) {
       const value = run.value(vertex, "error", state.time);
@@ -198,7 +202,7 @@ class Pane {
     for (const [row, value] of worst) {
       pen.globalAlpha = run.wave && row < state.time ? 0.3 : 1;
       pen.fillStyle = errorColour(value === Infinity ? NaN : value, run.range, colours).css;
-      pen.fillRect(left, row * ROW, block.width, ROW);
+      pen.fillRect(left, tops[row], block.width, tops[row + 1] - tops[row]);
     }
     pen.globalAlpha = 1;
     pen.restore();
@@ -207,7 +211,18 @@ class Pane {
     rounded(pen, left, y, block.width, height, 8);
     pen.stroke();
     this.drawHalo(block, state.chosenModule === block.module, block.members.some((v) => state.found.has(v.index)), y, height);
-    if (camera.zoom > 0.2) this.drawName(block, colours.ink, y + height / 2, true);
+    if (camera.zoom > 0.6) this.drawName(block, colours.ink, y + height / 2, true);
+    else this.drawNameBeside(block, y + height / 2);
+  }
+
+  // From afar a name is written beside its module, in a size that can be read.
+  drawNameBeside(block, y) {
+    const { pen } = this, { colours, camera } = this.app;
+    pen.font = `${11 / camera.zoom}px system-ui, sans-serif`;
+    pen.textAlign = "left";
+    pen.textBaseline = "middle";
+    pen.fillStyle = colours.ink;
+    pen.fillText(label(block.name), block.x + block.width / 2 + 5 / camera.zoom, y);
   }
 
   drawHalo(block, chosen, found, y, height) {
@@ -236,9 +251,9 @@ class Pane {
 
   // Where a wire leaves or enters a block: below it (+1) or above it (-1).
   port(block, row, side) {
-    const tall = block.kind === "module";
-    if (side < 0) return { x: block.x, y: tall ? block.first * ROW + 4 : row * ROW + (ROW - BOX) / 2 };
-    return { x: block.x, y: tall ? (block.last + 1) * ROW - 4 : row * ROW + (ROW + BOX) / 2 };
+    const { tops, middle } = this.app.scene, tall = block.kind === "module";
+    if (side < 0) return { x: block.x, y: tall ? tops[block.first] + 3 : middle(row) - BOX / 2 };
+    return { x: block.x, y: tall ? tops[block.last + 1] - 3 : middle(row) + BOX / 2 };
   }
 
   // ---- what the user does -----------------------------------------------------------------------
@@ -246,7 +261,7 @@ class Pane {
   blockAt(clientX, clientY) {
     const box = this.canvas.getBoundingClientRect(), { camera, scene } = this.app;
     const x = (clientX - box.left - camera.x) / camera.zoom, y = (clientY - box.top - camera.y) / camera.zoom;
-    const row = Math.floor(y / ROW);
+    const row = rowAt(scene, y);
     return scene.blocks.find((block) =>
       block.kind !== "wire" && block.first <= row && row <= block.last && Math.abs(x - block.x) <= block.width / 2 + 2) ?? null;
   }
@@ -255,8 +270,8 @@ class Pane {
   screen(vertex) {
     const box = this.canvas.getBoundingClientRect(), { camera, scene } = this.app;
     const block = scene.blocks[scene.ofVertex.get(vertex)];
-    const row = block.kind === "module" ? (block.first + block.last) / 2 : block.first;
-    return { x: box.left + camera.x + block.x * camera.zoom, y: box.top + camera.y + (row + 0.5) * ROW * camera.zoom };
+    const y = (scene.tops[block.first] + scene.tops[block.last + 1]) / 2;
+    return { x: box.left + camera.x + block.x * camera.zoom, y: box.top + camera.y + y * camera.zoom };
   }
 
   listen() {

@@ -37,7 +37,8 @@ class Panel {
         for (const [name, text] of [["error", "error ε"], ["x", "value x"], ["mu", "prediction μ"]]) {
           this.row(list, text + many, number(run.value(vertex, name, state.time)));
         }
-        this.row(list, "energy" + many, number(vertex.size * run.value(vertex, "error", state.time) ** 2 / 2));
+        const error = run.value(vertex, "error", state.time);
+        this.row(list, "energy" + many, number(error === null ? null : (vertex.size * error ** 2) / 2));
       } else this.row(list, "largest error" + many, number(largest(members, run, state.time)));
     }
     const series = this.app.shownRuns().map((run) => ({

@@ -1,6 +1,6 @@
 // The data of the page: compressed JSON, and one number of 16 bits for each recorded quantity.
 
-const ZERO = 0, LOST = 65535; // codes: exactly zero; infinite or not a number
+const ZERO = 0, LOST = 65535; // codes: exactly zero; not finite
 
 async function readPayload() {
   const text = document.getElementById("payload").textContent.trim();
@@ -21,18 +21,25 @@ async function readPayload() {
   return data;
 }
 
+// run.value and run.waiting: sizes at a time; null is "not known".
 function prepareRun(data, run) {
-  const { low, high } = data.scale;
-  const count = run.times.length;
+  const { low, high } = data.scale, slots = data.num_slots;
+  const count = run.arrivals ? 1 : run.times.length;
   const decode = (code) =>
     code === ZERO ? 0 : code === LOST ? NaN : 10 ** (low + ((code - 1) / 65533) * (high - low));
-  const at = (row, t) => decode(data.codes[run.offset + row * count + moment(run, t)]);
-  const slots = data.num_slots;
-  run.value = (vertex, name, t) =>
-    vertex.slot < 0 ? null : at(data.statistics.indexOf(name) * slots + vertex.slot, t);
-  run.waiting = (edge, place, t) =>
-    run.delayed && edge.wait >= 0 ? at(data.statistics.length * slots + edge.wait + place, t) : null;
-  run.last = run.times[count - 1];
+  const at = (row, t) => decode(data.codes[run.offset + row * count + (run.arrivals ? 0 : moment(run, t))]);
+  run.value = (vertex, name, t) => {
+    if (vertex.slot < 0 || (run.arrivals && t > vertex.level)) return null;
+    if (run.arrivals && name === "error" && t < vertex.level) return 0;
+    return at(data.statistics.indexOf(name) * slots + vertex.slot, t);
+  };
+  run.waiting = (edge, place, t) => {
+    const arrives = data.vertices[edge.source].level - 1 - place;
+    if (!run.delayed || edge.wait < 0 || (run.arrivals && t > arrives)) return null;
+    if (run.arrivals && t < arrives) return 0;
+    return at(data.statistics.length * slots + edge.wait + place, t);
+  };
+  run.last = run.times[run.times.length - 1];
   run.range = errorRange(data, run);
 }
 
