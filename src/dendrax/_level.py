@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from dendrax._graph import Edge, Graph, Pictured, Port, Vertex
 from dendrax._local import identity
@@ -91,9 +92,11 @@ def level_graph(graph: Graph) -> LevelledGraph:
 class _ByVertex(dict[int, int]):
     """A dictionary by index that can also be asked by vertex."""
 
-    def __missing__(self, key: int | Vertex) -> int:
+    def __missing__(self, key: Any) -> int:
         if isinstance(key, Vertex):
             return self[key.index]
+        if isinstance(key, str):
+            raise KeyError(f"levels are asked for by vertex, as in level_of[graph[{key!r}]]")
         raise KeyError(f"vertex {key} has no error, and so no level")
 
 

@@ -26,9 +26,10 @@ from dendrax.draw._record import (
     MAX_CODES,
     QUANTITIES,
     Track,
+    delay_lines,
+    is_too_large,
     track,
     track_wave,
-    wait_offsets,
 )
 from dendrax.draw._structure import (
     labels_of,
@@ -62,8 +63,9 @@ def explore(
     function and its error over time, search, collapse modules and delays, compare two rules. The
     page is one file and asks for nothing from the network.
 
-    Of graphs with more than 250 vertices Z-IL shows the errors as the wave arrives, and not what
-    happens behind it. A record that is too large is sampled. The page says so.
+    Of graphs with more than 250 vertices, or if the record would be too large, Z-IL shows the errors
+    as the wave arrives, and not what happens behind it. The records of other rules are sampled if
+    they are too large. The page says so.
 
     **Arguments:**
 
@@ -119,7 +121,8 @@ def explorer_page(graph: Graph, rules: Sequence[Rule], target: Any, title: str) 
     budget = MAX_CODES // len(rules)
     tracks = []
     for rule in rules:
-        if isinstance(rule, ZIL) and rule.is_wave and len(slots) > MOST_DYNAMICS:
+        large = len(slots) > MOST_DYNAMICS or is_too_large(levelled, slots, budget=budget)
+        if large and isinstance(rule, ZIL) and rule.is_wave:
             tracks.append(track_wave(rule, levelled, slots, target))
         else:
             result = run(graph, rule, target=target, record=("energy", "statistics"))
@@ -226,7 +229,7 @@ def _size(aval: Any) -> int:
 
 def _edges(levelled: LevelledGraph, rows: Sequence[int]) -> list[dict[str, Any]]:
     """Every connection between vertices that have a row, those without errors included."""
-    graph, offsets = levelled.graph, wait_offsets(levelled)
+    graph, lines = levelled.graph, delay_lines(levelled)
     found = []
     for v in graph:
         for port in v.inputs:
@@ -239,7 +242,7 @@ def _edges(levelled: LevelledGraph, rows: Sequence[int]) -> list[dict[str, Any]]
                     "user": v.index,
                     "shape": shape_text(graph[port.vertex].outputs[port.output]),
                     "delay": levelled.delays.get(edge, 0),
-                    "wait": offsets.get(edge, -1),
+                    "line": lines.get(edge),
                     "silent": edge not in levelled.delays,
                 }
             )

@@ -214,6 +214,8 @@ def distances(
     floor = min(positive, default=1e-16) / 10
     names = [shortened(row.name, 28) for row in several[0].rows] if several else []
     figure, axes = _figure(height=1.6 + 0.24 * len(names))
+    axes.set(xscale="log", xlabel="distance to backpropagation's gradient, relative")
+    axes.set_xlim(floor / 3, 3 * max(positive, default=100 * floor))
     for k, (certificate, values) in enumerate(zip(several, relative, strict=True)):
         places = np.arange(len(values)) + 0.16 * (k - (len(several) - 1) / 2)
         name = rule_text(certificate.rule)
@@ -221,9 +223,7 @@ def distances(
         axes.plot(np.maximum(values, floor), places, "o", ms=5, label=exact)
     axes.set_yticks(range(len(names)), names, fontsize=8, parse_math=False)
     axes.invert_yaxis()
-    axes.set(xscale="log", xlabel="distance to backpropagation's gradient, relative")
     axes.axvspan(floor / 3, floor * 2, color="#e4f4e8", lw=0)
-    axes.set_xlim(left=floor / 3)
     figure.legend(loc="outside upper center", frameon=False, fontsize=8, ncols=2)
     return _done(figure, axes, path, legend=False)
 

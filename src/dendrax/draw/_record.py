@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -75,6 +75,12 @@ def track(
     )
 
 
+def is_too_large(levelled: LevelledGraph, slots: Sequence[Vertex], *, budget: int) -> bool:
+    """Whether the whole record of a wave would be too large to embed."""
+    times = len(levelled.levels) + 1
+    return times * (len(QUANTITIES) * len(slots) + levelled.num_delays) > budget
+
+
 def encode(sizes: np.ndarray) -> np.ndarray:
     """Non-negative numbers -> codes: 0 is exactly zero, `LOST` is not finite."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -91,15 +97,16 @@ def decode(codes: np.ndarray) -> np.ndarray:
 
 
 def track_wave(rule: Rule, levelled: LevelledGraph, slots: Sequence[Vertex], target: Any) -> Track:
-    """The record of a wave from its arrivals: one column, in which each row has its own time."""
+    """The record of a wave from its arrivals: one column, in which each row has its own time.
+
+    What passes through a delay line does not change, so there is one row for the whole line.
+    """
     found = arrivals(levelled.graph, target)
     emitted = levelled.graph.flow.emitted
     ports = [[Port(v.index, o) for o in emitted[v.index]] for v in slots]
     errors = [max(found.errors[port] for port in of) for of in ports]
     values = [max(found.values[port] for port in of) for of in ports]
-    waiting = [
-        found.messages[edge] for edge, delay in levelled.delays.items() for _ in range(delay)
-    ]
+    waiting = [found.messages[edge] for edge, delay in levelled.delays.items() if delay]
     return Track(
         rule=rule_text(rule),
         times=np.arange(max(levelled.level_of[v.index] for v in slots) + 1),
@@ -135,7 +142,7 @@ def _largest(found: Any) -> np.ndarray:
 
 
 def _waiting(result: Result, levelled: LevelledGraph) -> np.ndarray:
-    """Rows: the places of each delay line, as `wait_offsets` counts them; none without delays."""
+    """Rows: the places of each delay line, as `delay_lines` counts them; none without delays."""
     delays = {edge: delay for edge, delay in levelled.delays.items() if delay}
     if result.waiting:
         return np.concatenate([np.asarray(result.waiting[edge], np.float64).T for edge in delays])
@@ -161,11 +168,19 @@ def _written_delays(levelled: LevelledGraph) -> list[int]:
     return [index for edge, delay in levelled.delays.items() if delay for index in chains[edge]]
 
 
-def wait_offsets(levelled: LevelledGraph) -> dict[Edge, int]:
-    """Where the places of each delay line begin among all places."""
-    offsets, total = {}, 0
+class Line(NamedTuple):
+    """A delay line: its number among all lines, and the number of its first place among all."""
+
+    number: int
+    first: int
+
+
+def delay_lines(levelled: LevelledGraph) -> dict[Edge, Line]:
+    """Where each delay line stands in a record."""
+    lines: dict[Edge, Line] = {}
+    total = 0
     for edge, delay in levelled.delays.items():
         if delay:
-            offsets[edge] = total
+            lines[edge] = Line(len(lines), total)
             total += delay
-    return offsets
+    return lines

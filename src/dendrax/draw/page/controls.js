@@ -38,7 +38,7 @@ class Controls {
     this.get("play").onclick = () => app.play(!app.state.playing);
     this.get("back").onclick = () => { app.play(false); app.setTime(app.state.time - 1); };
     this.get("on").onclick = () => { app.play(false); app.setTime(app.state.time + 1); };
-    this.get("time").oninput = (event) => { app.play(false); app.setTime(Number(event.target.value)); };
+    this.get("time").oninput = (event) => { const time = Number(event.target.value); app.play(false); app.setTime(time); };
     const scrub = (event) => {
       const { left, right } = app.energyAxis, x = event.clientX - energy.getBoundingClientRect().left;
       app.play(false);

@@ -83,7 +83,7 @@ function visibleEdges(data, state) {
     const reached = reachedThroughSilent(data, vertex, rows);
     if (!reached.length) continue;
     rows.set(vertex.index, Math.max(...reached.map((user) => rows.get(user))) + 1);
-    for (const user of reached) edges.push({ source: vertex.index, user, delay: 0, wait: -1, silent: true, shape: "" });
+    for (const user of reached) edges.push({ source: vertex.index, user, delay: 0, silent: true, shape: "" });
   }
   return { edges, rows };
 }

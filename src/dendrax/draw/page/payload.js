@@ -34,10 +34,11 @@ function prepareRun(data, run) {
     return at(data.statistics.indexOf(name) * slots + vertex.slot, t);
   };
   run.waiting = (edge, place, t) => {
+    if (!run.delayed || !edge.line) return null;
+    const [number, first] = edge.line, start = data.statistics.length * slots;
+    if (!run.arrivals) return at(start + first + place, t);
     const arrives = data.vertices[edge.source].level - 1 - place;
-    if (!run.delayed || edge.wait < 0 || (run.arrivals && t > arrives)) return null;
-    if (run.arrivals && t < arrives) return 0;
-    return at(data.statistics.length * slots + edge.wait + place, t);
+    return t > arrives ? null : t < arrives ? 0 : at(start + number, t);
   };
   run.last = run.times[run.times.length - 1];
   run.range = errorRange(data, run);

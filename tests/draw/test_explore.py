@@ -1,0 +1,265 @@
+"""The explorer's page: what is in it, how large it is, and what is refused."""
+
+import base64
+import json
+import pathlib
+import re
+import zlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dendrax
+from dendrax import IL, ZIL
+from dendrax._graph import Port
+from dendrax.draw import _explore, _record
+from dendrax.draw._arrivals import arrivals
+from dendrax.draw._record import HIGH, LOST, LOW, decode, encode
+from dendrax.models import problem
+
+
+def read(path):
+    """What the page's own script reads: the JSON, and the codes of each run as a table."""
+    packed = re.search(r'<script id="payload"[^>]*>([^<]*)</script>', path.read_text())[1]
+    data = zlib.decompress(base64.b64decode(packed))
+    length = int.from_bytes(data[:4], "little")
+    payload = json.loads(data[4 : 4 + length])
+    codes = np.frombuffer(data, "<u2", offset=4 + length + length % 2)
+    ends = [*(run["offset"] for run in payload["runs"][1:]), len(codes)]
+    for run, end in zip(payload["runs"], ends, strict=True):
+        columns = 1 if run["arrivals"] else len(run["times"])
+        run["sizes"] = decode(codes[run["offset"] : end]).reshape(-1, columns)
+    return payload
+
+
+def deep(w, x, count=4):
+    for _ in range(count):
+        x = 0.5 * x + jnp.sin(x @ w)
+    return jnp.sum(x**2)
+
+
+ARGS = (0.1 * jnp.eye(3, dtype=jnp.float32), jnp.ones((2, 3), jnp.float32))
+
+
+# ---- numbers -------------------------------------------------------------------------------------
+
+
+@given(st.floats(10.0 ** (LOW + 1), 10.0 ** (HIGH - 1)))
+def test_sizes_are_kept_to_a_fifth_of_a_percent(size):
+    assert decode(encode(np.array([size])))[0] == pytest.approx(size, rel=2e-3)
+
+
+def test_zero_is_zero_and_what_is_lost_is_said():
+    codes = encode(np.array([0.0, np.inf, np.nan, 1e-300, 1e300]))
+    assert codes.tolist() == [0, LOST, LOST, 1, LOST - 1]
+    assert decode(codes)[0] == 0.0 and np.isnan(decode(codes)[1:3]).all()
+
+
+@pytest.mark.parametrize("rule", [ZIL(), IL(num_steps=7)])
+def test_the_page_holds_what_was_recorded(rule, tmp_path):
+    page = dendrax.explore(
+        deep, *ARGS, rule=rule, path=tmp_path / "page.html", vertices="primitive"
+    )
+    payload = read(page)
+    graph = dendrax.trace(deep, *ARGS)
+    result = dendrax.run(graph, rule, record=("energy", "statistics"))
+    (run,) = payload["runs"]
+    assert run["times"] == list(range(len(result.energy)))
+    energy = [np.nan if value is None else value for value in run["energy"]]
+    kept = np.isfinite(result.energy)
+    assert (np.isfinite(energy) == kept).all()
+    np.testing.assert_allclose(np.array(energy)[kept], result.energy[kept], rtol=1e-5)
+    moments = result.statistics[:]
+    for v in payload["vertices"]:
+        if v["slot"] >= 0:
+            expected = np.asarray(moments[v["name"]])
+            rows = [run["sizes"][k * payload["num_slots"] + v["slot"]] for k in range(3)]
+            finite = np.isfinite(expected)
+            np.testing.assert_allclose(
+                np.array(rows).T[finite], expected[finite], rtol=2e-3, atol=1e-44
+            )
+            assert ((np.array(rows).T == 0) == (expected == 0)).all()
+
+
+def test_vertices_are_described(tmp_path):
+    payload = read(dendrax.explore(deep, *ARGS, path=tmp_path / "page.html"))
+    levelled = dendrax.level(dendrax.trace(deep, *ARGS))
+    assert payload["num_delays"] == levelled.num_delays > 0
+    assert sum(edge["delay"] for edge in payload["edges"]) == levelled.num_delays
+    by_name = {v["name"]: v for v in payload["vertices"]}
+    sine = by_name["sin"]
+    assert (
+        sine["level"] == levelled.level_of[levelled.graph["sin"]]
+        and sine["shape"] == "float32[2,3]"
+    )
+    assert "test_explore.py" in sine["source"] and "jnp.sin(x @ w)" in sine["code"]
+    assert "sin" in sine["local"]
+    assert by_name["w"]["learns"] == f"t = {levelled.level_of[levelled.graph['w']] - 1}"
+    assert by_name["x"]["kind"] == "data" and by_name["x"]["level"] is None
+
+
+@pytest.mark.parametrize("name", ["rnn", pytest.param("transformer", marks=pytest.mark.slow)])
+def test_what_is_found_as_the_wave_arrives_is_what_the_dynamics_find(name):
+    """The large graphs' way, against the dynamics, on graphs on which both can be done."""
+    p = problem(name, small=True)
+    graph = dendrax.trace(p.loss, p.model, p.inputs, p.target)
+    levelled = dendrax.level(graph)
+    result = dendrax.run(graph, ZIL(), record="statistics")
+    found = arrivals(graph, None)
+    moments = result.statistics[:]
+    assert {port.vertex for port in found.errors} == {v.index for v in graph.active}
+    for v in graph.active:
+        parts = moments[v.name] if isinstance(moments[v.name], tuple) else (moments[v.name],)
+        for output, table in zip(graph.flow.emitted[v.index], parts, strict=True):
+            error = np.asarray(table)[levelled.level_of[v.index], 0]
+            assert found.errors[Port(v.index, output)] == pytest.approx(error, rel=1e-4)
+
+
+def test_arrivals_clamped_to_a_target():
+    p = problem("mlp", small=True)
+    graph = dendrax.trace(p.predict, p.model, p.inputs)
+    result = dendrax.run(graph, ZIL(), target=p.target, record="statistics")
+    found, levelled, moments = arrivals(graph, p.target), dendrax.level(graph), result.statistics[:]
+    for v in graph.active:
+        error = np.asarray(moments[v.name])[levelled.level_of[v.index], 0]
+        assert found.errors[Port(v.index, 0)] == pytest.approx(error, rel=1e-4)
+
+
+# ---- size ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """2,000 vertices."""
+    path = tmp_path_factory.mktemp("large") / "large.html"
+    return dendrax.explore(lambda w, x: deep(w, x, 500), *ARGS, path=path)
+
+
+def test_two_thousand_vertices_are_less_than_three_megabytes(large):
+    payload = read(large)
+    assert len(payload["vertices"]) >= 1980
+    assert large.stat().st_size < 3e6
+    assert (
+        "as the wave arrives; what happens behind it is not computed" in payload["runs"][0]["note"]
+    )
+
+
+def test_a_record_that_is_too_large_is_sampled_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(_explore, "MAX_CODES", 700)
+    payload = read(dendrax.explore(deep, *ARGS, rule=IL(num_steps=60), path=tmp_path / "page.html"))
+    (run,) = payload["runs"]
+    assert "the record of 61 time steps is too large to embed" in run["note"]
+    assert run["times"][0] == 0 and run["times"][-1] == 60 and len(run["times"]) < 61
+    assert run["sizes"].size <= 700 and len(run["energy"]) == len(run["times"])
+
+
+def test_two_rules_share_the_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(_explore, "MAX_CODES", 3000)
+    rules = (ZIL(), IL(num_steps=80))
+    payload = read(dendrax.explore(deep, *ARGS, rule=rules, path=tmp_path / "page.html"))
+    assert [run["rule"] for run in payload["runs"]] == ["ZIL()", "IL(num_steps=80)"]
+    assert sum(run["sizes"].size for run in payload["runs"]) <= 3000
+    assert _record.MAX_CODES * 2 < 3e6  # bytes, before compression
+
+
+# ---- the page ------------------------------------------------------------------------------------
+
+
+def test_the_page_asks_for_nothing(tmp_path):
+    text = dendrax.explore(deep, *ARGS, path=tmp_path / "page.html").read_text()
+    assert "default-src 'none'" in text
+    assert not re.search(r"https?://|<link|src=|@import|\{\{", text)
+
+
+def test_every_file_of_the_page_is_in_the_package():
+    folder = pathlib.Path(_explore.__file__).parent / "page"
+    scripts = {path.stem for path in folder.glob("*.js")}
+    assert scripts == set(_explore.SCRIPTS)
+
+
+def test_names_are_text(tmp_path):
+    evil = "</script><script>window.pwned = 1</script><img src=x onerror=alert(1)>"
+    page = dendrax.explore(
+        lambda p: jnp.sum(jnp.sin(p[evil])),
+        {evil: jnp.ones(3)},
+        path=tmp_path / "p.html",
+        title=evil,
+    )
+    assert "pwned" not in page.read_text().replace(
+        "&lt;script&gt;window.pwned = 1&lt;/script&gt;", ""
+    )
+    assert any(evil in v["name"] for v in read(page)["vertices"])
+
+
+def test_missing_numbers_do_not_spoil_the_page(tmp_path):
+    def hot(w):
+        return jnp.sum(jnp.exp(jnp.exp(w)) ** 2)
+
+    rule = IL(num_steps=8, gamma=0.5)
+    page = dendrax.explore(
+        hot, jnp.ones(3), rule=rule, vertices="primitive", path=tmp_path / "hot.html"
+    )
+    (run,) = read(page)["runs"]
+    assert None in run["energy"] and "gamma" in run["note"]
+
+
+def test_several_outputs_and_a_target(tmp_path):
+    def two(w, x):
+        q, r = jnp.linalg.qr(jnp.sin(x @ w).T @ x + jnp.eye(3, dtype=w.dtype))
+        return q, jnp.tanh(r) @ w
+
+    goal = (jnp.eye(3, dtype=jnp.float32), jnp.ones((3, 3), jnp.float32))
+    options = {"target": goal, "rule": (ZIL(), IL(5)), "vertices": "primitive"}
+    page = dendrax.explore(two, *ARGS, **options, path=tmp_path / "p.html")
+    assert len(read(page)["runs"]) == 2
+
+
+# ---- what is refused -----------------------------------------------------------------------------
+
+
+def test_wrong_input(tmp_path):
+    path = tmp_path / "page.html"
+    cases = [
+        (
+            lambda w: jnp.sin(w),
+            (jnp.ones(3),),
+            {},
+            ValueError,
+            r"no error would arise(.|\n)*target",
+        ),
+        (lambda w: 3.0, (jnp.ones(3),), {}, ValueError, r"no parameter reaches the output"),
+        (deep, ARGS, {"rule": "ZIL"}, TypeError, r"rule"),
+        (deep, ARGS, {"rule": ()}, ValueError, r"rule has 0 rules(.|\n)*one or two"),
+        (deep, ARGS, {"rule": (ZIL(), IL(), ZIL())}, ValueError, r"rule has 3 rules"),
+        (deep, ARGS, {"vertices": "cell"}, ValueError, r"vertices='cell'"),
+        (3, (), {}, TypeError, r"fun"),
+        (lambda w: float(w), (1.0,), {}, jax.errors.ConcretizationTypeError, r"Abstract tracer"),
+    ]
+    for fun, args, options, error, words in cases:
+        with pytest.raises(error, match=words):
+            dendrax.explore(fun, *args, path=path, **options)
+    assert not path.exists()
+
+
+def test_paths_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("kept")
+    ran = []
+
+    def loss(w):
+        ran.append(1)
+        return jnp.sum(w)
+
+    with pytest.raises(OSError, match=r"dendrax.explore: cannot write .*file is not a folder"):
+        dendrax.explore(loss, jnp.ones(2), path=tmp_path / "file" / "page.html")
+    with pytest.raises(OSError, match=r"cannot write .*it is a folder(.|\n)*Choose another path"):
+        dendrax.explore(loss, jnp.ones(2), path=tmp_path)
+    assert not ran and (tmp_path / "file").read_text() == "kept"
+
+
+def test_folders_are_made(tmp_path):
+    page = dendrax.explore(deep, *ARGS, path=tmp_path / "a" / "b" / "page.html")
+    assert page.is_file()

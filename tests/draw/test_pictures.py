@@ -1,0 +1,212 @@
+"""Drawings and plots: what is in them, that they are files of their kind, and what is refused."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dendrax
+from dendrax import IL, ZIL, draw
+from dendrax._graph import Pictured
+from dendrax.draw import _dot
+from dendrax.draw._plots import wave_sizes
+from dendrax.draw._scene import STYLES, Node, Wire
+from dendrax.models import problem
+
+
+@pytest.fixture(scope="module")
+def figure_1():
+    return dendrax.trace(lambda z1, z2: (jnp.sqrt(z1) + z2) ** 2, 3.0, 4.0, argnums=(0, 1))
+
+
+@pytest.fixture(scope="module")
+def layers():
+    p = problem("mlp", small=True)
+    return dendrax.trace(p.predict, p.model, p.inputs, vertices="layer"), p.target
+
+
+def nodes(picture, style):
+    shapes = picture.scene.shapes
+    return [s for s in shapes if isinstance(s, Node) and s.style == STYLES[style]]
+
+
+def test_the_paper_s_conventions(figure_1):
+    picture = draw.graph(figure_1, layout="own")
+    assert {n.text for n in nodes(picture, "parameter")} == {"z1", "z2"}
+    assert [n.text for n in nodes(picture, "internal")] == ["sqrt", "add", "integer_pow"]
+    heights = {n.text: n.y for n in nodes(picture, "internal")}
+    assert heights["integer_pow"] < heights["add"] < heights["sqrt"]  # the output is on top
+
+
+def test_delays_are_green_and_only_in_levelled_graphs():
+    graph = dendrax.trace(lambda w: w + jnp.sin(jnp.cos(w)), 1.0)
+    assert not nodes(draw.graph(graph, layout="own"), "delay")
+    levelled = dendrax.level(graph)
+    assert len(nodes(draw.graph(levelled, layout="own"), "delay")) == levelled.num_delays == 2
+
+
+def test_a_circuit_has_the_connections_of_the_equations(figure_1):
+    shapes = draw.circuit(figure_1).scene.shapes
+    found = [s for s in shapes if isinstance(s, Node)]
+    assert sum(n.outline == "diamond" for n in found) == 3  # an error node for each vertex
+    assert sum(n.outline == "circle" for n in found) == 5  # a value node, and the two leaves
+    wires = [s for s in shapes if isinstance(s, Wire)]
+    # 4 edges predict, 3 errors drive their value node; 2 edges inhibit from above, 3 within; key
+    assert sum(w.head == "arrow" and not w.dashed for w in wires) == 4 + 3 + 1
+    assert sum(w.head == "bar" for w in wires) == 2 + 3 + 1
+    assert sum(w.dashed for w in wires) == 2 + 1
+
+
+def test_a_circuit_shows_delays_as_vertices():
+    levelled = dendrax.level(dendrax.trace(lambda w: w + jnp.sin(jnp.cos(w)), 1.0))
+    flat, waiting = draw.circuit(levelled.graph), draw.circuit(levelled)
+    count = [
+        sum(isinstance(s, Node) and s.outline == "diamond" for s in p.scene.shapes)
+        for p in (flat, waiting)
+    ]
+    assert count == [3, 5]
+
+
+def test_every_kind_of_file(figure_1, tmp_path):
+    for name, start in (
+        ("a.svg", b"<svg"),
+        ("a.png", b"\x89PNG"),
+        ("a.pdf", b"%PDF"),
+        ("b.PNG", b"\x89PNG"),
+    ):
+        assert draw.graph(figure_1, layout="own").save(tmp_path / name).read_bytes()[:4] == start
+        draw.circuit(figure_1, tmp_path / f"circuit-{name}")
+    ElementTree.fromstring((tmp_path / "circuit-a.svg").read_text())
+    once = (tmp_path / "a.svg").read_bytes()
+    draw.graph(figure_1, tmp_path / "again.svg", layout="own")
+    assert (tmp_path / "again.svg").read_bytes() == once
+
+
+def test_names_are_text():
+    def loss(tree):
+        return jnp.sum(jnp.sin(tree["<script>alert(1)</script>"]))
+
+    svg = draw.graph(
+        dendrax.trace(loss, {"<script>alert(1)</script>": jnp.ones(2)}), layout="own"
+    ).svg
+    assert "<script" not in svg and "&lt;script" in svg
+    ElementTree.fromstring(svg)
+
+
+def test_a_graph_shows_itself_in_a_notebook(figure_1):
+    assert isinstance(figure_1, Pictured)
+    assert figure_1._repr_svg_().startswith("<svg")
+    assert dendrax.level(figure_1)._repr_svg_().startswith("<svg")
+
+    def long(w):
+        for _ in range(500):
+            w = jnp.sin(w)
+        return w
+
+    assert dendrax.trace(long, 1.0)._repr_svg_() is None  # its text is shown instead
+
+
+def test_shapes_stand_at_the_edges_of_small_graphs():
+    graph = dendrax.trace(lambda w, x: jnp.sum(jnp.tanh(x @ w)), jnp.ones((3, 2)), jnp.ones((5, 3)))
+    assert ">5×2<" in draw.graph(graph, layout="own").svg
+    assert ">5×2<" not in draw.graph(graph, layout="own", shapes=False).svg
+
+
+def test_silent_vertices_only_if_asked():
+    graph = dendrax.trace(
+        lambda w, x: jnp.sum(w * jax.lax.stop_gradient(jnp.sin(x))), jnp.ones(2), jnp.ones(2)
+    )
+    assert ">sin<" not in draw.graph(graph, layout="own").svg
+    assert ">x<" in draw.graph(graph, layout="own").svg  # data are shown all the same
+    assert ">sin<" in draw.graph(graph, layout="own", silent=True).svg
+
+
+@pytest.mark.parametrize("name", ["rnn", "transformer", "resnet18"])
+def test_models_can_be_drawn(name):
+    p = problem(name, small=True)
+    levelled = dendrax.level(dendrax.trace(p.loss, p.model, p.inputs, p.target))
+    picture = draw.graph(levelled, layout="own")
+    ElementTree.fromstring(picture.svg)
+    assert len(nodes(picture, "delay")) == levelled.num_delays
+    assert len(nodes(picture, "parameter")) == len(levelled.graph.parameters)
+
+
+def test_wrong_input(figure_1, tmp_path, monkeypatch):
+    with pytest.raises(TypeError, match=r"draw.graph: expected a Graph, got function"):
+        draw.graph(lambda x: x)
+    with pytest.raises(ValueError, match=r"'.jpg' is not a kind of picture(.|\n)*\.svg, \.png"):
+        draw.graph(figure_1, tmp_path / "a.jpg")
+    with pytest.raises(ValueError, match=r"layout='circle' is not known"):
+        draw.graph(figure_1, layout="circle")
+    monkeypatch.setattr(_dot.shutil, "which", lambda name: None)
+    with pytest.raises(FileNotFoundError, match=r"dot is not installed(.|\n)*apt install graphviz"):
+        draw.graph(figure_1, layout="dot")
+    assert draw.graph(figure_1).svg  # "auto" does without
+    p = problem("transformer", small=True)
+    with pytest.raises(ValueError, match=r"circuit of \d+ vertices would be unreadable"):
+        draw.circuit(dendrax.trace(p.loss, p.model, p.inputs, p.target))
+    (tmp_path / "file.svg").write_text("")
+    with pytest.raises(OSError):
+        draw.graph(figure_1, tmp_path / "file.svg" / "below.svg")
+
+
+# ---- plots ---------------------------------------------------------------------------------------
+
+
+def test_the_wave_is_a_diagonal_with_exact_zeros_ahead(layers):
+    graph, target = layers
+    for record in ("statistics", "epsilon"):
+        sizes = wave_sizes(dendrax.run(graph, ZIL(), target=target, record=record))
+        ahead = np.tril(np.ones_like(sizes, bool), -1)
+        assert (sizes[ahead] == 0.0).all() and (np.diagonal(sizes) > 0.0).all()
+
+
+def test_every_plot_is_written(layers, tmp_path):
+    graph, target = layers
+    zil = dendrax.run(graph, ZIL(), target=target, record=("energy", "statistics"))
+    il = dendrax.run(graph, IL(num_steps=6), target=target, record=("energy", "epsilon"))
+    draw.energy(il, tmp_path / "energy.svg")
+    draw.wave(zil, tmp_path / "wave.png")
+    draw.traces(il, path=tmp_path / "traces.pdf")
+    draw.traces(il, ["output"], tmp_path / "one.svg")
+    draw.compare([zil, il], tmp_path / "compare.svg")
+    draw.compare({"one": zil, "two": il}, tmp_path / "named.svg")
+    assert "IL(num_steps=6)" in (tmp_path / "compare.svg").read_text()
+    assert ">two<" in (tmp_path / "named.svg").read_text()
+    assert all(path.stat().st_size > 1000 for path in tmp_path.iterdir())
+
+
+def test_distances_say_what_is_exact(tmp_path):
+    p = problem("mlp", small=True)
+    rules = (ZIL(), IL(num_steps=5))
+    found = [dendrax.check(p.loss, p.model, p.inputs, p.target, rule=rule) for rule in rules]
+    draw.distances(found, tmp_path / "distances.svg")
+    text = (tmp_path / "distances.svg").read_text()
+    assert "ZIL(): exactly 0" in text and "IL(num_steps=5): exactly" not in text
+    draw.distances(found[0], tmp_path / "one.svg")
+
+
+def test_the_same_plot_is_the_same_file(layers, tmp_path):
+    graph, target = layers
+    result = dendrax.run(graph, IL(num_steps=3), target=target, record="energy")
+    for name in ("a.svg", "b.svg"):
+        draw.energy(result, tmp_path / name)
+    first, second = ((tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
+    assert first == second and not re.search(rb"<dc:date>", first)
+
+
+def test_plots_of_what_was_not_recorded(layers):
+    graph, target = layers
+    result = dendrax.run(graph, IL(num_steps=2), target=target)
+    with pytest.raises(ValueError, match=r"no record of 'energy'(.|\n)*record='energy'"):
+        draw.energy(result)
+    with pytest.raises(ValueError, match=r"no record of 'statistics'"):
+        draw.wave(result)
+    with pytest.raises(TypeError, match=r"expected a Result, got int"):
+        draw.energy(3)
+    recorded = dendrax.run(graph, IL(num_steps=2), target=target, record="epsilon")
+    with pytest.raises(KeyError, match=r"nothing was recorded for \['nobody'\]"):
+        draw.traces(recorded, ["nobody"])
