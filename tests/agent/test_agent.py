@@ -1,5 +1,8 @@
 """The whole agent: deterministic, one under all exact rules, the same after an interruption."""
 
+import json
+import re
+
 import numpy as np
 import pytest
 
@@ -98,6 +101,9 @@ def test_an_interrupted_run_goes_on_identically(tmp_path):
     assert same(train(QUICK, checkpoint=path), whole)  # nothing is left to do
     longer = train(QSettings(**{**QUICK.__dict__, "steps": 700}), checkpoint=path)
     assert longer.steps.tolist() == [0, 300, 600, 700]
+    problem = r"train: .*run.npz holds a run of 700 steps, and steps=600\.\n.*Ask for more"
+    with pytest.raises(ValueError, match=problem):
+        train(QUICK, checkpoint=path)
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
@@ -123,15 +129,125 @@ def test_the_wrong_file(tmp_path):
         train(QUICK, seed=3, checkpoint=path)
     with pytest.raises(FileNotFoundError, match=r"load: there is no file .*nowhere"):
         load(tmp_path / "nowhere.npz")
-    (tmp_path / "half.npz").write_bytes(path.read_bytes()[:5000])
-    with pytest.raises(ValueError, match="holds no whole agent"):
-        load(tmp_path / "half.npz")
+    with pytest.raises(FileNotFoundError, match="load: there is no file"):
+        load(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "agent.npz"
+    save(_played(30), path)
+    return path
+
+
+def _refused(path):
+    problem = rf"load: {re.escape(str(path))} holds no whole agent(?s:.*)Delete it, and train anew"
+    with pytest.raises(ValueError, match=problem):
+        load(path)
+
+
+def test_damaged_files(saved, tmp_path):
+    content, path = saved.read_bytes(), tmp_path / "agent.npz"
+    for part in (b"", b"noise", content[:5000], content[:-1], content[1:]):
+        path.write_bytes(part)
+        _refused(path)
+
+
+def test_one_bit_is_noticed_or_does_no_harm(saved, tmp_path):
+    """Some bits of an archive mean nothing, such as those of its dates."""
+    content, path, draw = saved.read_bytes(), tmp_path / "agent.npz", np.random.default_rng(0)
+    harmless = 0
+    for place in draw.integers((0, len(content) - 3000), len(content), (20, 2)).ravel():
+        spoilt = bytearray(content)
+        spoilt[place] ^= 1 << draw.integers(8)
+        path.write_bytes(spoilt)
+        try:
+            assert same(load(path).state, load(saved).state)
+            harmless += 1
+        except ValueError as error:
+            assert "holds no whole agent" in str(error)
+    assert harmless < 20
+
+
+def test_foreign_files(tmp_path):
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
-    with pytest.raises(ValueError, match="holds no whole agent"):
-        load(tmp_path / "other.npz")
+    _refused(tmp_path / "other.npz")
     np.save(tmp_path / "other.npy", np.zeros(3))
-    with pytest.raises(ValueError, match="holds no whole agent"):
-        load(tmp_path / "other.npy")
+    _refused(tmp_path / "other.npy")
+
+
+def _changed(**changes):
+    """Another description."""
+
+    def change(arrays):
+        description = {**json.loads(str(arrays[FORMAT])), **changes}
+        kept = {key: value for key, value in description.items() if value is not None}
+        return {FORMAT: np.asarray(json.dumps(kept))}
+
+    return change
+
+
+FORMAT = "dendrax.agent/1"
+SPOILT = {
+    "no description": lambda arrays: {FORMAT: None},
+    "a list": lambda arrays: {FORMAT: np.asarray("[]")},
+    "no JSON": lambda arrays: {FORMAT: np.asarray("{")},
+    "no step": _changed(step=None),
+    "a negative step": _changed(step=-1),
+    "no seed": _changed(seed="one"),
+    "no updates": _changed(updates=1.5),
+    "more than known": _changed(colour="red"),
+    "other settings": _changed(settings={"colour": "red"}),
+    "wrong settings": _changed(settings={"window": -1}),
+    "no settings": _changed(settings=3),
+    "no generator": _changed(explorer={}),
+    "half a generator": _changed(drawer={"bit_generator": "PCG64"}),
+    "no model": lambda arrays: {"model/0": None},
+    "a small model": lambda arrays: {"model/0": arrays["model/0"][:-1]},
+    "a model of integers": lambda arrays: {"model/0": arrays["model/0"].view(np.int32)},
+    "a scalar": lambda arrays: {"optimizer/1": np.float32(1)},
+    "a short window": lambda arrays: {"window": arrays["window"][1:]},
+    "no console": lambda arrays: {"console": np.zeros(9, np.uint8)},
+    "half a memory": lambda arrays: {"replay/rewards": arrays["replay/rewards"][1:]},
+    "a wide memory": lambda arrays: {"replay/rewards": arrays["replay/rewards"].astype(float)},
+    "no progress": lambda arrays: {"replay/progress": np.zeros(1, np.int64)},
+    "a negative count": lambda arrays: {"replay/progress": np.array([-5, 0])},
+    "half a curve": lambda arrays: {"curve/steps": np.zeros(1, np.int64)},
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
+def test_what_does_not_fit(saved, tmp_path, spoil):
+    with np.load(saved) as opened:
+        arrays = dict(opened)
+    arrays |= spoil(arrays)
+    kept = {name: array for name, array in arrays.items() if array is not None}
+    np.savez(tmp_path / "agent.npz", **kept)
+    _refused(tmp_path / "agent.npz")
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 1.5, None, True])
+def test_wrong_seeds(seed):
+    problem = f"seed={seed!r} must be an integer from 0 to 4294967295"
+    with pytest.raises(ValueError, match=f"Agent: {problem}"):
+        Agent(QUICK, seed=seed)
+    with pytest.raises(ValueError, match=f"train: {problem}"):
+        train(QUICK, seed=seed)
+
+
+def test_the_largest_seed_of_numpy(tmp_path):
+    save(Agent(QUICK, seed=np.uint32(2**32 - 1)), tmp_path / "agent.npz")
+    assert load(tmp_path / "agent.npz").seed == 2**32 - 1
+
+
+@pytest.mark.parametrize("steps", [-1, 1.5, "10"])
+def test_wrong_numbers_of_steps(steps):
+    agent = Agent(QUICK)
+    problem = rf"Agent\.play: steps={steps!r} must be an integer, at least 0"
+    with pytest.raises(ValueError, match=problem):
+        agent.play(steps)
+    agent.play(0)
+    assert agent.step == 0
 
 
 def test_the_agent_sees_what_it_remembers():
@@ -176,6 +292,28 @@ def test_transitions_follow_from_the_seed():
     assert same(first, again) and not same(first, other)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"batch": 0}, "batch=0 must be an integer, at least 1"),
+        ({"window": -1}, "window=-1 must be an integer, at least 1"),
+        ({"steps": 1}, "steps=1 must be an integer, at least 2"),
+        ({"epsilon": 1.5}, r"epsilon=1\.5 must be a number from 0 to 1"),
+        ({"game": "Chess"}, "unknown game 'Chess'"),
+        ({"seed": -1}, "seed=-1 must be an integer from 0"),
+        ({"dtype": "int8"}, "dtype='int8' is not known"),
+    ],
+)
+def test_wrong_transitions(wrong, message):
+    """The errors speak of what was passed, and not of what is made of it."""
+    with pytest.raises(ValueError, match=f"dendrax.agent.transitions: {message}"):
+        transitions(**{"game": "Qbert", **wrong})
+
+
+def test_the_fewest_transitions():
+    assert transitions("Qbert", batch=2, window=4, steps=2).inputs.shape == (2, 4, 128)
+
+
 def test_evaluation_is_apart_from_training():
     agent, whole = _played(100), _played(150)
     np.testing.assert_array_equal(agent.evaluate(), agent.evaluate())
@@ -199,5 +337,13 @@ def test_random_scores():
     scores = random_score("Breakout", episodes=3, seed=1, max_steps=100)
     assert scores.shape == (3,) and (scores >= 0).all()
     np.testing.assert_array_equal(scores, random_score("breakout", 3, 1, max_steps=100))
-    with pytest.raises(ValueError, match="evaluate: episodes=0 must be at least 1"):
-        random_score("Breakout", 0)
+    for episodes in (0, -1, 1.5):
+        problem = f"random_score: episodes={episodes} must be an integer, at least 1"
+        with pytest.raises(ValueError, match=problem):
+            random_score("Breakout", episodes)
+    with pytest.raises(ValueError, match=r"(?s)random_score: unknown game 'Chess'.*The games are"):
+        random_score("Chess")
+    with pytest.raises(ValueError, match="random_score: seed=-1 must be an integer from 0 to"):
+        random_score("Breakout", seed=-1)
+    with pytest.raises(ValueError, match="random_score: max_steps=0 must be an integer"):
+        random_score("Breakout", max_steps=0)

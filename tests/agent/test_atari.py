@@ -1,5 +1,6 @@
 """The games: all of them step, and a restored game goes on as the saved one."""
 
+import json
 import sys
 
 import numpy as np
@@ -100,12 +101,69 @@ def test_wrong_games_and_settings():
         Atari("Brekout")
     with pytest.raises(ValueError, match="The games are: Breakout, Pong, SpaceInvaders"):
         Atari("Chess")
-    with pytest.raises(ValueError, match="frame_skip=0"):
+    for nothing in (None, 3, ""):
+        problem = rf"(?s)Atari: unknown game {nothing!r}.*The games are: Breakout, Pong"
+        with pytest.raises(ValueError, match=problem):
+            Atari(nothing)
+    with pytest.raises(ValueError, match="Atari: frame_skip=0 must be an integer, at least 1"):
         Atari("Pong", frame_skip=0)
-    with pytest.raises(ValueError, match=r"sticky=1\.5 is not a probability"):
-        Atari("Pong", sticky=1.5)
+    with pytest.raises(ValueError, match=r"max_steps=2\.5 must be an integer"):
+        Atari("Pong", max_steps=2.5)
+    for sticky in (-0.1, 1, 1.5, float("nan"), "no", True):
+        with pytest.raises(ValueError, match=f"sticky={sticky!r} must be a number at least 0"):
+            Atari("Pong", sticky=sticky)
+    for seed in (-1, 2**32, 0.5, None):
+        with pytest.raises(ValueError, match=f"seed={seed!r} must be an integer from 0 to 4294967"):
+            Atari("Pong", seed=seed)
+
+
+@pytest.mark.parametrize("action", [-1, 4, 255, 256, 1.0, None, True, "1"])
+def test_a_wrong_action_leaves_no_trace(action):
+    """What was done is played again by `restore`: it must be possible."""
+    game = Atari("Breakout", seed=1)
+    game.step(1)
+    before = game.state()
+    problem = rf"Atari\.step: action={action!r} must be an integer from 0 to 3\."
+    with pytest.raises(ValueError, match=problem):
+        game.step(action)
+    assert game.state() == before
+
+
+def _states():
+    """Each spoilt in one way."""
+    header, frames = Atari("Breakout", seed=1).state().split(b"\n", 1)
+    game, step, generator = json.loads(header)
+    wrong = {
+        "not three": [game, step],
+        "no game": [None, step, generator],
+        "no step": [game, "one", generator],
+        "no generator": [game, step, None],
+        "another generator": [game, step, {**generator, "bit_generator": "MT19937"}],
+        "half a generator": [game, step, {"bit_generator": generator["bit_generator"]}],
+        "a large number": [game, step, {**generator, "uinteger": 2**99}],
+    }
+    states = {name: json.dumps(parts).encode() + b"\n" + frames for name, parts in wrong.items()}
+    whole = {"nothing": b"", "noise": bytes(range(256)), "text": "text", "none": None}
+    return {**states, **whole, "no header": b"\n" + frames, "half a header": header[:9] + b"\n"}
+
+
+@pytest.mark.parametrize("state", _states().values(), ids=_states())
+def test_garbage_is_not_restored(state):
+    game = Atari("Breakout", seed=1)
+    game.step(1)
+    before = game.state()
+    problem = r"(?s)Atari\.restore: this is no state of a game.*Pass what state\(\) returned"
+    with pytest.raises(ValueError, match=problem):
+        game.restore(state)
+    assert game.state() == before and game.step(0)
+
+
+def test_states_of_other_games_are_not_restored():
+    game = Atari("Breakout")
     with pytest.raises(ValueError, match="restore: this is a state of Pong, not of Breakout"):
-        Atari("Breakout").restore(Atari("Pong").state())
+        game.restore(Atari("Pong").state())
+    with pytest.raises(ValueError, match="restore: this state holds actions that Breakout does no"):
+        game.restore(game.state() + bytes([4]))
 
 
 def test_without_ale_py(monkeypatch):

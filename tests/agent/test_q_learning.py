@@ -1,5 +1,8 @@
 """Targets against a loop, errors only where an action was taken, and rules that agree."""
 
+import json
+from dataclasses import asdict
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -166,6 +169,27 @@ def test_incremental_pc_is_refused():
         Learner(SMALL, 4, dendrax.IncrementalPC())
 
 
+def test_numbers_of_numpy_and_types_are_accepted():
+    """They become Python's: equal settings have equal hashes, and can be written as JSON."""
+    given = QSettings(
+        window=np.int32(4),
+        learning_rate=np.float64(0.001),
+        discount=np.float32(0.5),
+        max_error=np.inf,
+        sticky=0,
+        double=np.bool_(True),
+        dtype=jnp.bfloat16,
+    )
+    plain = QSettings(discount=0.5, max_error=float("inf"), sticky=0.0, dtype="bfloat16")
+    assert given == plain and hash(given) == hash(plain)
+    assert json.dumps(asdict(given)) == json.dumps(asdict(plain))
+
+
+@pytest.mark.parametrize("dtype", ["float32", jnp.float32, np.float32, np.dtype("float32"), "f4"])
+def test_types_by_any_name(dtype):
+    assert QSettings(dtype=dtype).dtype == "float32"
+
+
 def test_epsilon_falls_linearly_and_stays():
     settings = QSettings("Pong", epsilon_start=1.0, epsilon_end=0.2, epsilon_steps=100)
     assert epsilon_at(settings, 0) == 1.0
@@ -177,15 +201,30 @@ def test_epsilon_falls_linearly_and_stays():
     ("wrong", "message"),
     [
         ({"game": "Pung"}, r"(?s)QSettings: unknown game 'Pung'.*mean Pong"),
-        ({"window": 0}, "window=0 must be an integer above 0"),
+        ({"game": None}, r"(?s)QSettings: unknown game None.*The games are: Breakout"),
+        ({"window": 0}, "window=0 must be an integer, at least 1"),
+        ({"window": True}, "window=True must be an integer"),
+        ({"steps": "no"}, "steps='no' must be an integer"),
         ({"batch_size": 1.5}, "batch_size=1.5 must be an integer"),
-        ({"learning_rate": 0.0}, "learning_rate and max_error must be above 0"),
-        ({"discount": 1.1}, "discount=1.1 must lie between 0 and 1"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0 must be a finite number above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate=nan must be a finite number"),
+        ({"learning_rate": float("inf")}, "learning_rate=inf must be a finite number"),
+        ({"learning_rate": True}, "learning_rate=True must be"),
+        ({"adam_epsilon": "no"}, "adam_epsilon='no' must be"),
+        ({"max_error": -1}, "max_error=-1 must be a number above 0"),
+        ({"discount": 1.1}, "discount=1.1 must be a number from 0 to 1"),
+        ({"target_rate": float("nan")}, "target_rate=nan must be a number from 0 to 1"),
+        ({"epsilon_start": True}, "epsilon_start=True must be a number"),
+        ({"evaluate_epsilon": None}, "evaluate_epsilon=None must be a number"),
+        ({"sticky": 1.0}, "sticky=1.0 must be a number at least 0 and below 1"),
+        ({"double": "no"}, r"(?s)double='no' is not known.*True, False"),
         ({"epsilon_end": -0.1}, "epsilon_end=-0.1"),
-        ({"capacity": 4}, "capacity=4 holds no window of"),
+        ({"capacity": 6}, "capacity=6 holds no window=4 of observations and horizon=3 steps"),
         ({"warmup": 3}, "warmup=3 is too short"),
         ({"out_size": 17}, "out_size=17 is less than the 18 actions"),
         ({"dtype": "int8"}, "dtype='int8' is not known"),
+        ({"dtype": None}, "dtype=None is not known"),
+        ({"dtype": "real"}, "dtype='real' is not known"),
     ],
 )
 def test_wrong_settings(wrong, message):

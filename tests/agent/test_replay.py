@@ -88,6 +88,82 @@ def test_saved_and_restored():
         np.testing.assert_array_equal(copy.arrays()[name], array)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"capacity": 0}, "capacity=0 must be an integer, at least 1"),
+        ({"capacity": 9.5}, r"capacity=9\.5 must be an integer"),
+        ({"window": 0}, "window=0 must be an integer"),
+        ({"window": True}, "window=True must be an integer"),
+        ({"size": -2}, "size=-2 must be an integer"),
+        ({"horizon": 0}, "horizon=0 must be an integer"),
+        ({"discount": 1.5}, r"discount=1\.5 must be a number from 0 to 1"),
+        ({"discount": float("nan")}, "discount=nan must be a number"),
+        ({"capacity": 5}, "capacity=5 holds no window=4 .* horizon=2 (?s:.*)at least 6"),
+    ],
+)
+def test_wrong_sizes(wrong, message):
+    with pytest.raises(ValueError, match=f"dendrax.agent.Replay: {message}"):
+        Replay(**{"capacity": 30, "window": 4, "size": 2, "horizon": 2, **wrong})
+
+
+def test_the_smallest_capacity_holds_one_transition():
+    replay = Replay(6, window=4, size=2, horizon=2)
+    episodes = _episodes(np.random.default_rng(0), 20)
+    _fill(replay, episodes)
+    first, last = replay.sampled_range()
+    assert (first, last) == (17, 18)
+    expected = _slow_window(episodes[0], episodes[3], 17, 4)
+    np.testing.assert_array_equal(replay.take(np.arange(17, 18)).windows[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"observation": np.zeros(3, np.uint8)}, r"2 numbers of type uint8, got uint8\(3,\)"),
+        ({"observation": np.zeros(2)}, r"2 numbers of type uint8, got float64\(2,\)"),
+        ({"observation": 0}, r"2 numbers of type uint8, got int64\(\)"),
+        ({"action": -1}, "action=-1 must be an integer from 0 to 255"),
+        ({"action": 1.5}, r"action=1\.5 must be an integer"),
+        ({"reward": float("nan")}, "reward=nan is not finite"),
+    ],
+)
+def test_wrong_transitions_are_not_remembered(wrong, message):
+    replay = Replay(30, window=4, size=2)
+    good = {"observation": np.zeros(2, np.uint8), "action": 0, "reward": 0.0, "over": False}
+    with pytest.raises(ValueError, match=rf"Replay\.add: .*{message}"):
+        replay.add(**{**good, **wrong})
+    assert len(replay) == 0
+
+
+@pytest.mark.parametrize("outside", [-1, 11, 12, 39, 100])
+def test_what_is_forgotten_or_to_come_is_not_taken(outside):
+    replay = Replay(30, window=4, size=2)
+    _fill(replay, _episodes(np.random.default_rng(0), 40))
+    problem = rf"Replay\.take: transition {outside} is not among 13 to 38"
+    with pytest.raises(IndexError, match=problem):
+        replay.take(np.array([20, outside]))
+
+
+def test_arrays_of_another_replay_are_not_restored():
+    replay, other = Replay(30, window=4, size=2), Replay(30, window=4, size=3)
+    _fill(replay, _episodes(np.random.default_rng(0), 20))
+    problem = r"Replay\.restore: observations are uint8\(20, 3\) here, got uint8\(20, 2\)"
+    with pytest.raises(ValueError, match=problem):
+        other.restore(replay.arrays())
+    short = {**replay.arrays(), "rewards": np.zeros(1, np.float32)}
+    with pytest.raises(ValueError, match=r"rewards are float32\(20,\) here, got float32\(1,\)"):
+        Replay(30, window=4, size=2).restore(short)
+    assert len(other) == 0
+
+
+def test_no_samples():
+    replay = Replay(30, window=4, size=2)
+    _fill(replay, _episodes(np.random.default_rng(0), 20))
+    with pytest.raises(ValueError, match=r"Replay\.sample: batch_size=0 must be an integer"):
+        replay.sample(np.random.default_rng(0), 0)
+
+
 def test_too_little_to_sample():
     replay = Replay(30, window=4, size=2)
     replay.add(np.zeros(2, np.uint8), 0, 0.0, False)

@@ -66,7 +66,7 @@ def test_order_of_places(home, monkeypatch, tmp_path):
     assert make.same(fashion_mnist(full=True), IMAGES)
     make.write_idx(tmp_path / "own", make.small_images(seed=2))
     monkeypatch.setenv("DENDRAX_DATA", str(tmp_path / "own"))
-    with pytest.raises(ValueError, match=rf"own.*published(?s:.*)Get it again: .*own && {COMMAND}"):
+    with pytest.raises(ValueError, match=rf"own.*published(?s:.*)get it again: .*own && {COMMAND}"):
         fashion_mnist(full=True)
 
 
@@ -133,7 +133,8 @@ def test_spoilt_idx_files(tmp_path, spoil, problem):
         fashion_mnist(data_dir=tmp_path / "d")
     first, *rest = str(error.value).splitlines()
     assert first.startswith(f"{NAME}: {path} ")
-    assert rest[-1].startswith("  Get it again: mkdir -p ") and rest[-1].endswith(COMMAND)
+    assert rest[-1].startswith(f"  Delete {path} and get it again: mkdir -p ")
+    assert rest[-1].endswith(COMMAND)
 
 
 def test_images_where_labels_should_be(tmp_path):
@@ -146,8 +147,9 @@ def test_an_incomplete_folder(tmp_path):
     make.write_idx(tmp_path / "d", IMAGES)
     (tmp_path / "d" / "t10k-labels-idx1-ubyte.gz").unlink()
     problem = "d holds some of the four files, but neither t10k-labels-idx1-ubyte nor"
-    with pytest.raises(ValueError, match=problem):
+    with pytest.raises(ValueError, match=problem) as error:
         fashion_mnist(data_dir=tmp_path / "d")
+    assert "\n  Get it again: " in str(error.value)  # nothing is to be deleted
 
 
 def test_images_of_another_size(tmp_path, monkeypatch):

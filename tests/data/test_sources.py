@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from dendrax.data import sources
+from dendrax.data import cifar10, imagenet_photographs, mnist, sources
 from tests.data import make
 
 NAMES = [
@@ -56,6 +56,18 @@ def test_never_raises(home, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("DENDRAX_DATA", str(tmp_path / "file"))
     assert not any(source.found for source in sources()[1:5])
+
+
+@pytest.mark.parametrize("data_dir", ["", 3])
+def test_what_is_no_path(home, data_dir):
+    """An empty name is not the current folder, where the data would be found."""
+    make.write_idx(home, make.small_images())
+    for function in (sources, mnist, cifar10, imagenet_photographs):
+        problem = (
+            rf"{function.__name__}: data_dir={data_dir!r} is not a path(?s:.*)folder is \"\.\""
+        )
+        with pytest.raises(ValueError, match=problem):
+            function(data_dir=data_dir)
 
 
 def test_an_own_cache_folder(home, tmp_path, monkeypatch):

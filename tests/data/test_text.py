@@ -48,6 +48,8 @@ def test_a_large_alphabet_takes_two_bytes(tmp_path):
 
 def test_wrong_files(tmp_path):
     path = tmp_path / "a.txt"
+    with pytest.raises(ValueError, match=r"dendrax.data.text: path='' is not a path"):
+        text("")
     with pytest.raises(FileNotFoundError, match=r"dendrax.data.text: .*a.txt is not a file"):
         text(path)
     path.write_bytes(b"")
@@ -78,8 +80,32 @@ def test_a_rest_is_left_out():
     assert sequences(np.arange(10), 4).tolist() == [[0, 1, 2, 3, 4], [4, 5, 6, 7, 8]]
 
 
-@pytest.mark.parametrize("length", [0, -1, 10])
+@pytest.mark.parametrize("length", [0, -1, 2.5, True, "3", None])
 def test_wrong_lengths(length):
+    with pytest.raises(ValueError, match=f"sequences: length={length!r} must be an integer, at le"):
+        sequences(np.arange(10), length)
+
+
+def test_lengths_of_numpy():
+    assert (sequences(np.arange(10), np.int64(4)) == sequences(np.arange(10), 4)).all()
+
+
+@pytest.mark.parametrize("length", [10, 99])
+def test_lengths_beyond_the_text(length):
     problem = f"sequences: length={length} does not fit a text of 10(?s:.*)from 1 to 9"
     with pytest.raises(ValueError, match=problem):
         sequences(np.arange(10), length)
+
+
+def test_what_is_no_text():
+    for tokens, found in (
+        (np.arange(1), r"of shape \(1,\)"),
+        (np.zeros((3, 4), np.uint8), r"of shape \(3, 4\)"),
+        (moby_dick(), "of type Text"),
+        ("Call me Ishmael", "of type str"),
+    ):
+        problem = (
+            f"sequences: tokens {found} must be an array(?s:.*)the train or the test of a Text"
+        )
+        with pytest.raises(ValueError, match=problem):
+            sequences(tokens, 1)

@@ -261,6 +261,9 @@ def test_errors_name_the_remedy():
         ResNet18(stem="mnist", key=KEY)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="real floating-point numbers, got int32"):
         astype(MLP(key=KEY), jnp.int32)
+    for nonsense in (None, "nonsense", 3):  # np.dtype(None) is float64
+        with pytest.raises(ValueError, match=f"real floating-point numbers, got {nonsense!r}. Pas"):
+            astype(MLP(key=KEY), nonsense)
     with jax.enable_x64(False), pytest.raises(ValueError, match='"jax_enable_x64", True'):
         astype(MLP(key=KEY), jnp.float64)
 

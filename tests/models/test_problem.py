@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -128,6 +129,36 @@ def test_losses_against_their_definitions():
     np.testing.assert_allclose(cross_entropy_loss(identity, x, y), -np.mean(np.log(picked)))
     np.testing.assert_allclose(
         squared_error_loss(identity, x, y), np.mean([0.5 * np.sum(d**2) for d in np.asarray(x - y)])
+    )
+
+
+@pytest.mark.parametrize("loss", [cross_entropy_loss, squared_error_loss])
+@pytest.mark.parametrize("shape", [(5,), (4,), (5, 1), (1, 4), (4, 5), (5, 4, 1), ()])
+def test_targets_of_another_shape_are_refused(loss, shape: tuple[int, ...]):
+    """Most of these would broadcast."""
+    problem = f"{loss.__name__}: target has shape {shape}, and the model's output (5, 4). "
+    for transform in (lambda f: f, jax.jit, jax.grad):
+        with pytest.raises(ValueError, match=re.escape(problem)):
+            transform(lambda x, y: loss(lambda x: x, x, y))(jnp.ones((5, 4)), jnp.ones(shape))
+
+
+@pytest.mark.parametrize("loss", [cross_entropy_loss, squared_error_loss])
+def test_a_batch_is_needed(loss):
+    with pytest.raises(ValueError, match=f"{loss.__name__}: the model's output needs an axis"):
+        loss(lambda x: x, jnp.float32(1), jnp.float32(1))
+
+
+def test_checks_of_losses_are_no_operations():
+    x, y = jnp.ones((5, 4)), jnp.ones((5, 4))
+
+    def primitives(function):
+        return [equation.primitive.name for equation in jax.make_jaxpr(function)(x, y).eqns]
+
+    assert primitives(lambda x, y: cross_entropy_loss(lambda x: x, x, y)) == primitives(
+        lambda x, y: -jnp.mean(jnp.sum(y * jax.nn.log_softmax(x), axis=-1))
+    )
+    assert primitives(lambda x, y: squared_error_loss(lambda x: x, x, y)) == primitives(
+        lambda x, y: jnp.sum(jnp.square(x - y)) / 10
     )
 
 

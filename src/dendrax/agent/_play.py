@@ -6,11 +6,13 @@ import jax
 import numpy as np
 
 import dendrax
+from dendrax._errors import speaking_as
 from dendrax.agent._curve import empty_curve
 from dendrax.agent._policy import choose, evaluate, first_window, make_game, next_window
 from dendrax.agent._q_learning import Learner, QState, Rule
 from dendrax.agent._replay import Replay
 from dendrax.agent._settings import QSettings, epsilon_at
+from dendrax.data._arguments import integer, seed_number
 from dendrax.data._atari import MEMORY
 from dendrax.models import RNN
 
@@ -35,10 +37,11 @@ class Agent:
         - `settings`: a `QSettings`.
         - `rule`: how the network learns: any dendrax rule but `IncrementalPC`, or None for
             `jax.value_and_grad`.
-        - `seed`: of weights, game, exploration and replay.
+        - `seed`: of weights, game, exploration and replay, below 2**32.
         """
-        self.settings, self.rule, self.seed = settings, rule, seed
-        game, explore, draw, evaluation = np.random.SeedSequence(seed).generate_state(4)
+        with speaking_as("dendrax.agent.Agent"):
+            self.settings, self.rule, self.seed = settings, rule, seed_number(seed)
+        game, explore, draw, evaluation = np.random.SeedSequence(self.seed).generate_state(4)
         self.game = make_game(settings, int(game))
         self.explorer = np.random.default_rng(explore)
         self.drawer = np.random.default_rng(draw)
@@ -51,7 +54,7 @@ class Agent:
             discount=settings.discount,
         )
         self.learner = Learner(settings, self.game.num_actions, rule)
-        self.state: QState = self.learner.init(jax.random.key(seed))
+        self.state: QState = self.learner.init(jax.random.key(self.seed))
         self.window = first_window(self.game.reset(), settings.window)
         self.curve = empty_curve(settings.evaluate_episodes)
         self.step = 0
@@ -68,6 +71,8 @@ class Agent:
 
         - `steps`: how many actions.
         """
+        with speaking_as("dendrax.agent.Agent.play"):
+            steps = integer("steps", steps, 0)
         for _ in range(steps):
             self._act()
             self.step += 1

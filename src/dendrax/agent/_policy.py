@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dendrax._errors import complain, speaking_as
+from dendrax._errors import public
 from dendrax.agent._q_learning import best_action
 from dendrax.agent._settings import QSettings
+from dendrax.data._arguments import integer, seed_number
 from dendrax.data._atari import Atari
 from dendrax.models import RNN
 
@@ -45,6 +46,7 @@ def make_game(settings: QSettings, seed: int) -> Atari:
     )
 
 
+@public("dendrax.agent.evaluate")
 def evaluate(
     model: RNN | None,
     settings: QSettings,
@@ -65,15 +67,13 @@ def evaluate(
 
     The score of each game, unclipped.
     """
-    episodes = settings.evaluate_episodes if episodes is None else episodes
-    if episodes < 1:
-        with speaking_as("dendrax.agent.evaluate"):
-            raise complain(ValueError, f"episodes={episodes} must be at least 1.")
-    console, actions = np.random.SeedSequence(seed).generate_state(2)
+    episodes = settings.evaluate_episodes if episodes is None else integer("episodes", episodes)
+    console, actions = np.random.SeedSequence(seed_number(seed)).generate_state(2)
     game, generator = make_game(settings, int(console)), np.random.default_rng(actions)
     return np.asarray([_play_one(model, settings, game, generator) for _ in range(episodes)])
 
 
+@public("dendrax.agent.random_score")
 def random_score(
     game: str, episodes: int = 20, seed: int = 0, *, max_steps: int = QSettings.max_steps
 ) -> np.ndarray:

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
+from jax.typing import DTypeLike
 
 import dendrax
 from dendrax._errors import complain, speaking_as
@@ -167,7 +167,7 @@ def _following(
     return jnp.take_along_axis(values, best[:, None], axis=1)[:, 0]
 
 
-def scaled(windows: Any, dtype: str | np.dtype) -> jax.Array:
+def scaled(windows: Any, dtype: DTypeLike) -> jax.Array:
     """Bytes as numbers from -1 to 1."""
     return (jnp.asarray(windows, dtype) - 127.5) / 127.5
 

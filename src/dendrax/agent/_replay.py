@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dendrax._errors import complain, speaking_as
+from dendrax.data._arguments import fraction, integer
 
 
 class Batch(NamedTuple):
@@ -62,16 +63,21 @@ class Replay:
         - `horizon`: how many steps' rewards are added up.
         - `discount`: of a reward one step later.
         """
-        self.capacity, self.window = capacity, window
-        self.horizon, self.discount = horizon, discount
+        with speaking_as("dendrax.agent.Replay"):
+            self.capacity = integer("capacity", capacity)
+            self.window = integer("window", window)
+            self.horizon = integer("horizon", horizon)
+            self.discount = fraction("discount", discount)
+            check_capacity(self.capacity, self.window, self.horizon)
+            size = integer("size", size)
         self.count = 0
         self._starts = True
-        self._observations = np.zeros((capacity, size), np.uint8)
-        self._actions = np.zeros(capacity, np.uint8)
-        self._rewards = np.zeros(capacity, np.float32)
-        self._over = np.zeros(capacity, np.bool_)
+        self._observations = np.zeros((self.capacity, size), np.uint8)
+        self._actions = np.zeros(self.capacity, np.uint8)
+        self._rewards = np.zeros(self.capacity, np.float32)
+        self._over = np.zeros(self.capacity, np.bool_)
         # How many observations of the same episode lie before this one: where a window must stop.
-        self._age = np.zeros(capacity, np.int32)
+        self._age = np.zeros(self.capacity, np.int32)
 
     def __len__(self) -> int:
         return min(self.count, self.capacity)
@@ -86,6 +92,9 @@ class Replay:
         - `reward`: what the choice gave.
         - `over`: whether the episode ended: the next observation starts another.
         """
+        with speaking_as("dendrax.agent.Replay.add"):
+            action = integer("action", action, 0, np.iinfo(np.uint8).max)
+            _check_seen(observation, reward, self._observations.shape[1])
         slot = self.count % self.capacity
         self._observations[slot] = observation
         self._actions[slot] = action
@@ -108,8 +117,9 @@ class Replay:
         A `Batch`.
         """
         oldest, newest = self.sampled_range()
-        if newest <= oldest:
-            with speaking_as("dendrax.agent.Replay.sample"):
+        with speaking_as("dendrax.agent.Replay.sample"):
+            batch_size = integer("batch_size", batch_size)
+            if newest <= oldest:
                 raise complain(ValueError, f"{self.count} transitions are too few to sample from.")
         return self.take(generator.integers(oldest, newest, batch_size))
 
@@ -121,6 +131,8 @@ class Replay:
 
     def take(self, indices: np.ndarray) -> Batch:
         """The transitions with the given numbers, counted since the first ever added."""
+        with speaking_as("dendrax.agent.Replay.take"):
+            _check_within(indices, *self.sampled_range())
         rewards, over = self._returns(indices)
         return Batch(
             self._windows(indices),
@@ -149,22 +161,58 @@ class Replay:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything remembered, for saving."""
-        used = len(self)
-        return {
-            "observations": self._observations[:used],
-            "actions": self._actions[:used],
-            "rewards": self._rewards[:used],
-            "over": self._over[:used],
-            "age": self._age[:used],
-            "progress": np.asarray([self.count, self._starts], np.int64),
-        }
+        used = {name: ring[: len(self)] for name, ring in self._rings().items()}
+        return {**used, "progress": np.asarray([self.count, self._starts], np.int64)}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Takes what `arrays` gave, of a replay with the same capacity."""
-        self.count, self._starts = int(arrays["progress"][0]), bool(arrays["progress"][1])
-        used = len(self)
-        self._observations[:used] = arrays["observations"]
-        self._actions[:used] = arrays["actions"]
-        self._rewards[:used] = arrays["rewards"]
-        self._over[:used] = arrays["over"]
-        self._age[:used] = arrays["age"]
+        with speaking_as("dendrax.agent.Replay.restore"):
+            count, starts = arrays["progress"]
+            count = integer("progress", count, 0)
+            used = min(count, self.capacity)
+            for name, ring in self._rings().items():
+                _check_kept(name, arrays[name], ring[:used])
+        self.count, self._starts = count, bool(starts)
+        for name, ring in self._rings().items():
+            ring[:used] = arrays[name]
+
+    def _rings(self) -> dict[str, np.ndarray]:
+        return {
+            "observations": self._observations,
+            "actions": self._actions,
+            "rewards": self._rewards,
+            "over": self._over,
+            "age": self._age,
+        }
+
+
+def check_capacity(capacity: int, window: int, horizon: int) -> None:
+    """Raise unless a full ring holds a transition with a whole window and a successor."""
+    if capacity < window + horizon:
+        problem = (
+            f"capacity={capacity} holds no window={window} of observations and horizon={horizon} "
+            "steps after it."
+        )
+        raise complain(ValueError, problem, remedy=f"Remember at least {window + horizon}.")
+
+
+def _check_within(indices: np.ndarray, oldest: int, newest: int) -> None:
+    outside = indices[(indices < oldest) | (indices >= newest)]
+    if outside.size:
+        problem = f"transition {outside[0]} is not among {oldest} to {newest - 1}."
+        raise complain(IndexError, problem, remedy="Take those of sampled_range().")
+
+
+def _check_seen(observation: np.ndarray, reward: float, size: int) -> None:
+    seen = np.asarray(observation)
+    if seen.shape != (size,) or seen.dtype != np.uint8:
+        problem = f"an observation is {size} numbers of type uint8, got {seen.dtype}{seen.shape}."
+        raise complain(ValueError, problem)
+    if not np.isfinite(reward):
+        raise complain(ValueError, f"reward={reward} is not finite.")
+
+
+def _check_kept(name: str, kept: np.ndarray, ring: np.ndarray) -> None:
+    if kept.shape != ring.shape or kept.dtype != ring.dtype:
+        problem = f"{name} are {ring.dtype}{ring.shape} here, got {kept.dtype}{kept.shape}."
+        raise complain(ValueError, problem, remedy="Pass the arrays() of a replay like this one.")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
+from typing import Any
+
+import numpy as np
+from jax.typing import DTypeLike
 
 from dendrax._errors import complain, one_of, speaking_as
+from dendrax.agent._replay import check_capacity
+from dendrax.data._arguments import fraction, integer, positive
 from dendrax.data._atari import MAX_ACTIONS, canonical_game
 
 
@@ -34,7 +40,7 @@ class QSettings:
     - `clip_reward`: whether to learn from rewards within [-1, 1].
     - `life_ends`: whether the loss of a life ends an episode, for learning.
     - `frame_skip`, `sticky`, `max_steps`: as for `dendrax.data.Atari`.
-    - `dtype`: the type of weights and inputs.
+    - `dtype`: the type of weights and inputs, kept as its name.
     """
 
     game: str = "Seaquest"
@@ -64,15 +70,14 @@ class QSettings:
     frame_skip: int = 4
     sticky: float = 0.25
     max_steps: int = 4_500
-    dtype: str = "float32"
+    dtype: DTypeLike = "float32"
 
     def __post_init__(self) -> None:
         with speaking_as("dendrax.agent.QSettings"):
-            object.__setattr__(self, "game", canonical_game(self.game))
-            _check_counts(self)
-            _check_fractions(self)
+            for field in fields(self):
+                value = _checked(field, getattr(self, field.name))
+                object.__setattr__(self, field.name, value)
             _check_replay(self)
-            one_of("dtype", self.dtype, ("float32", "float64", "bfloat16", "float16"))
 
 
 def epsilon_at(settings: QSettings, step: int) -> float:
@@ -91,39 +96,42 @@ def epsilon_at(settings: QSettings, step: int) -> float:
     return settings.epsilon_start + done * (settings.epsilon_end - settings.epsilon_start)
 
 
-def _check_counts(settings: QSettings) -> None:
-    for field in fields(settings):
-        value = getattr(settings, field.name)
-        if field.type == "int" and (not isinstance(value, int) or value < 1):
-            raise complain(ValueError, f"{field.name}={value!r} must be an integer above 0.")
-    if settings.learning_rate <= 0 or settings.max_error <= 0:
-        raise complain(ValueError, "learning_rate and max_error must be above 0.")
+def _checked(field: Field[Any], value: Any) -> Any:
+    """A setting as a plain string, number or truth value: equal settings are saved alike."""
+    if field.name == "game":
+        return canonical_game(value)
+    if field.name == "dtype":
+        return _dtype_name(value)
+    if field.type == "int":
+        return integer(field.name, value)
+    if field.type == "float":
+        return _checked_float(field.name, value)
+    one_of(field.name, value, (True, False))
+    return bool(value)
 
 
-def _check_fractions(settings: QSettings) -> None:
-    for name in (
-        "discount",
-        "target_rate",
-        "epsilon_start",
-        "epsilon_end",
-        "evaluate_epsilon",
-        "sticky",
-    ):
-        value = getattr(settings, name)
-        if not 0 <= value <= 1:
-            raise complain(ValueError, f"{name}={value} must lie between 0 and 1.")
+def _checked_float(name: str, value: Any) -> float:
+    if name in ("learning_rate", "adam_epsilon"):
+        return positive(name, value)
+    if name == "max_error":
+        return positive(name, value, finite=False)
+    return fraction(name, value, below_one=name == "sticky")
+
+
+def _dtype_name(dtype: Any) -> str:
+    try:
+        name = None if dtype is None else np.dtype(dtype).name  # np.dtype(None) is float64
+    except (TypeError, ValueError):
+        name = dtype
+    one_of("dtype", name, ("float32", "float64", "bfloat16", "float16"))
+    return str(name)
 
 
 def _check_replay(settings: QSettings) -> None:
     if settings.out_size < MAX_ACTIONS:
         problem = f"out_size={settings.out_size} is less than the {MAX_ACTIONS} actions of a game."
         raise complain(ValueError, problem)
-    if settings.capacity <= settings.window + settings.horizon:
-        problem = (
-            f"capacity={settings.capacity} holds no window of {settings.window} observations and a "
-            f"horizon of {settings.horizon}."
-        )
-        raise complain(ValueError, problem, remedy="Remember more.")
+    check_capacity(settings.capacity, settings.window, settings.horizon)
     if settings.warmup <= settings.window + settings.horizon:
         problem = (
             f"warmup={settings.warmup} is too short for a window of {settings.window} and a "

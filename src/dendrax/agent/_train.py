@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from jax.typing import DTypeLike
 
 import dendrax
 from dendrax._errors import complain, public
@@ -17,6 +18,7 @@ from dendrax.agent._curve import Curve
 from dendrax.agent._play import Agent
 from dendrax.agent._q_learning import Rule, clamp
 from dendrax.agent._settings import QSettings, epsilon_at
+from dendrax.data._arguments import fraction, integer
 from dendrax.models import RNN, digest
 
 
@@ -54,7 +56,7 @@ def train(
     - `seed`: everything follows from it.
     - `progress`: is called after each measurement.
     - `checkpoint`: a file that the agent is saved to after each measurement. If it exists, the run
-        goes on from there (and may have more `steps` than it had).
+        goes on from there (and may have more `steps` than it had, but not fewer than were played).
 
     **Returns:**
 
@@ -88,7 +90,7 @@ def transitions(
     seed: int = 0,
     steps: int = 500,
     epsilon: float = 0.1,
-    dtype: str = "float32",
+    dtype: DTypeLike = "float32",
 ) -> Transitions:
     """A batch of real play, as a new agent meets it.
 
@@ -109,10 +111,12 @@ def transitions(
     Model, inputs `(batch, window, 128)` and target `(batch, 128)`: the arguments of
     `dendrax.models.squared_error_loss`.
     """
+    window, steps = integer("window", window), integer("steps", steps, 2)  # one has a successor
+    epsilon = fraction("epsilon", epsilon)
     settings = QSettings(
         game,
         window=window,
-        batch_size=batch,
+        batch_size=integer("batch", batch),
         capacity=steps + window,
         warmup=steps + window,  # it only plays
         horizon=1,
@@ -122,7 +126,7 @@ def transitions(
     )
     agent = Agent(settings, rule=None, seed=seed)
     agent.play(steps)
-    sample = agent.replay.sample(agent.drawer, batch)
+    sample = agent.replay.sample(agent.drawer, settings.batch_size)
     fixed = jax.jit(clamp, static_argnums=(0, 1))
     ends = fixed(settings, agent.game.num_actions, agent.model, agent.model, sample)
     return Transitions(agent.model, *ends)
@@ -135,6 +139,9 @@ def _agent(settings: QSettings, rule: Rule, seed: int, checkpoint: Path | None) 
     if replace(agent.settings, steps=settings.steps) != settings or agent.seed != seed:
         problem = f"{checkpoint} holds a run with another seed or other settings."
         raise complain(ValueError, problem, remedy="Give this run a file of its own.")
+    if agent.step > settings.steps:
+        problem = f"{checkpoint} holds a run of {agent.step} steps, and steps={settings.steps}."
+        raise complain(ValueError, problem, remedy="Ask for more, or give this run its own file.")
     agent.settings = settings
     return agent
 

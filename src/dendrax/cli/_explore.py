@@ -10,7 +10,14 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from dendrax.cli._function import BadInput, evaluated, find_function, find_rule
+from dendrax.cli._function import (
+    BadInput,
+    evaluated,
+    find_function,
+    find_rule,
+    told,
+    users_line,
+)
 from dendrax.draw import explore
 
 
@@ -62,8 +69,12 @@ def speaking(console: Console) -> Iterator[None]:
         yield
     except BadInput as problem:
         _stop(console, f"dendrax: {problem}")
-    except (TypeError, ValueError, NotImplementedError, OSError, ModuleNotFoundError) as problem:
-        _stop(console, str(problem) or type(problem).__name__)
+    except Exception as problem:
+        if str(problem).startswith("dendrax"):
+            _stop(console, str(problem))
+        if not users_line(problem) and not isinstance(problem, (TypeError, ValueError)):
+            raise
+        _stop(console, f"dendrax: the function cannot be traced. {told(problem)}")
 
 
 def _stop(console: Console, text: str) -> None:

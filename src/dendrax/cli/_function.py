@@ -13,6 +13,7 @@ import importlib.util
 import inspect
 import pathlib
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ def _imported(name: str) -> Any:
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}.") from None
     except Exception as problem:
-        raise BadInput(f"importing '{name}' failed: {_last_line(problem)}") from problem
+        raise BadInput(f"importing '{name}' failed: {told(problem)}") from problem
 
 
 def _loaded(path: pathlib.Path) -> Any:
@@ -140,7 +141,7 @@ def _called(spec: str, fun: Callable[..., Any]) -> Any:
     try:
         return fun()
     except Exception as problem:
-        raise BadInput(f"calling '{spec}' failed: {_last_line(problem)}") from problem
+        raise BadInput(f"calling '{spec}' failed: {told(problem)}") from problem
 
 
 def evaluated(text: str, names: Mapping[str, Any], option: str) -> Any:
@@ -148,14 +149,19 @@ def evaluated(text: str, names: Mapping[str, Any], option: str) -> Any:
     try:
         return eval(text, dict(names))
     except Exception as problem:
-        raise BadInput(f"{option} '{text}': {_last_line(problem)}") from problem
+        raise BadInput(f"{option} '{text}': {told(problem)}") from problem
 
 
 def find_rule(text: str) -> Rule:
     """``"ZIL"`` or ``"IL(num_steps=30)"`` -> the rule."""
     rules = {name: value for name, value in vars(dendrax).items() if _is_rule(value)}
-    found = evaluated(text, {"__builtins__": {}, **rules}, "--rule")
-    found = found() if _is_rule(found) else found
+    try:
+        found = evaluated(text, {"__builtins__": {}, **rules}, "--rule")
+        found = found() if _is_rule(found) else found
+    except BadInput as problem:
+        if not isinstance(problem.__cause__, (NameError, SyntaxError)):
+            raise
+        found = None
     if not isinstance(found, Rule):
         raise BadInput(f"--rule '{text}' is no rule. Rules: {', '.join(rules)}.")
     return found
@@ -165,9 +171,21 @@ def _is_rule(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, Rule)
 
 
-def _last_line(problem: BaseException) -> str:
-    """What went wrong and on which line of the user's."""
-    frames = traceback.extract_tb(problem.__traceback__)
-    own = [f for f in frames if "dendrax" + "/cli" not in f.filename.replace("\\", "/")]
-    place = f" (at {own[-1].filename}:{own[-1].lineno})" if own and own[-1].lineno else ""
-    return f"{type(problem).__name__}: {problem}{place}"
+def told(problem: BaseException) -> str:
+    """What went wrong, and on which line of the user's."""
+    place = users_line(problem)
+    return f"{type(problem).__name__}: {problem}" + f"\n  at {place}" * bool(place)
+
+
+def users_line(problem: BaseException) -> str:
+    """``file:line`` of the user's code in which an error arose; empty if it was none of theirs."""
+    frames = reversed(traceback.extract_tb(problem.__traceback__))
+    own = (f for f in frames if f.filename[0] != "<" and not f.filename.startswith(_OTHERS))
+    return next((f"{f.filename}:{f.lineno}" for f in own), "")
+
+
+# Where code is not the user's: in dendrax, in installed packages, in Python.
+_OTHERS = (
+    str(pathlib.Path(dendrax.__file__).parent),
+    *{sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")},
+)

@@ -74,7 +74,7 @@ def _parameters(levelled: LevelledGraph, most: int) -> Table:
         place = ("-", "never") if level is None else (f"S{level}", f"t = {level - 1}")
         rows.append((v.name, type_text(v), f"{v.outputs[0].size:,}", *place))
     total = sum(v.outputs[0].size for v in graph.parameters)
-    table.caption = f"{len(graph.parameters)} parameters, {total:,} numbers"
+    table.caption = f"{total:,} numbers in all"
     return _filled(table, rows, most)
 
 

@@ -12,11 +12,12 @@ import importlib.util
 import json
 import re
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dendrax._errors import complain, speaking_as
+from dendrax.data._arguments import fraction, integer, seed_number
 
 GAMES = (
     "Breakout",
@@ -71,11 +72,12 @@ class Atari:
         """
         with speaking_as("dendrax.data.Atari"):
             self.game = canonical_game(game)
-            _check(frame_skip, sticky, max_steps)
+            self._generator = np.random.default_rng(seed_number(seed))
+            self._frame_skip = integer("frame_skip", frame_skip)
+            self._sticky = fraction("sticky", sticky, below_one=True)
+            self._max_steps = integer("max_steps", max_steps)
             self._ale = _console(_ale_py(), self.game)
         self._actions = self._ale.getMinimalActionSet()
-        self._frame_skip, self._sticky, self._max_steps = frame_skip, sticky, max_steps
-        self._generator = np.random.default_rng(seed)
         self._ale.reset_game()
         self._start = self._ale.cloneState(include_rng=True)
         self._step, self._frames = 0, bytearray()
@@ -114,6 +116,8 @@ class Atari:
 
         The memory, the points scored, and whether the game is over (call `reset` then).
         """
+        with speaking_as("dendrax.data.Atari.step"):
+            action = integer("action", action, 0, self.num_actions - 1)
         reward = 0
         for obeys in self._generator.random(self._frame_skip) >= self._sticky:
             self._frames.append(action if obeys or not self._frames else self._frames[-1])
@@ -144,36 +148,55 @@ class Atari:
 
         - `state`: what `state()` returned.
         """
-        header, frames = state.split(b"\n", 1)
-        game, step, generator = json.loads(header)
-        if game != self.game:
-            with speaking_as("dendrax.data.Atari.restore"):
-                raise complain(ValueError, f"this is a state of {game}, not of {self.game}.")
+        with speaking_as("dendrax.data.Atari.restore"):
+            moment = self._moment(state)
         self.reset()
-        for action in frames:
+        for action in moment.frames:
             self._ale.act(self._actions[action])
-        self._step, self._frames = step, bytearray(frames)
-        self._generator.bit_generator.state = generator
+        self._step, self._frames = moment.step, bytearray(moment.frames)
+        self._generator = moment.generator
+
+    def _moment(self, state: bytes) -> _Moment:
+        """Nothing is changed before all of a state is known to be good."""
+        try:
+            moment = _parse(state)
+        except (AttributeError, TypeError, ValueError, KeyError, OverflowError) as error:
+            remedy = "Pass what state() returned."
+            raise complain(ValueError, "this is no state of a game.", remedy=remedy) from error
+        if moment.game != self.game:
+            raise complain(ValueError, f"this is a state of {moment.game}, not of {self.game}.")
+        if max(moment.frames, default=0) >= self.num_actions:
+            raise complain(ValueError, f"this state holds actions that {self.game} does not have.")
+        return moment
+
+
+class _Moment(NamedTuple):
+    """A state, read: the steps and frames since the game began."""
+
+    game: str
+    step: int
+    generator: np.random.Generator
+    frames: bytes
+
+
+def _parse(state: bytes) -> _Moment:
+    header, frames = state.split(b"\n", 1)
+    game, step, drawn = json.loads(header)
+    generator = np.random.default_rng(0)
+    generator.bit_generator.state = drawn
+    return _Moment(canonical_game(game), integer("step", step, 0), generator, frames)
 
 
 def canonical_game(game: str) -> str:
     """The name of a game as `GAMES` spells it, however the caller does."""
     names = {name.lower(): name for name in GAMES}
-    plain = re.sub("[^a-z]", "", game.lower())
+    plain = re.sub("[^a-z]", "", game.lower()) if isinstance(game, str) else ""
     if plain in names:
         return names[plain]
     near = difflib.get_close_matches(plain, names, n=1)
     guess = f"Did you mean {names[near[0]]}? " if near else ""
     remedy = f"{guess}The games are: {', '.join(GAMES)}."
     raise complain(ValueError, f"unknown game {game!r}.", remedy=remedy)
-
-
-def _check(frame_skip: int, sticky: float, max_steps: int) -> None:
-    if frame_skip < 1 or max_steps < 1:
-        problem = f"frame_skip={frame_skip} and max_steps={max_steps} must be at least 1."
-        raise complain(ValueError, problem)
-    if not 0 <= sticky < 1:
-        raise complain(ValueError, f"sticky={sticky} is not a probability below 1.")
 
 
 def has_atari() -> bool:

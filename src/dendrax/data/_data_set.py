@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from dendrax._errors import complain
+from dendrax.data._arguments import expanded
 from dendrax.data._files import BadFile
 
 T = TypeVar("T")
@@ -57,7 +58,7 @@ def command_for(data_set: DataSet[T], data_dir: DataDir = None) -> str:
 
 
 def find(data_set: DataSet[T], data_dir: DataDir = None) -> tuple[Form[T], pathlib.Path] | None:
-    """The form that will be read, and its file. Looks at names only, and never raises."""
+    """The form that will be read, and its file. Looks at names only, and opens nothing."""
     for folder in _folders(data_set, data_dir):
         for form in data_set.forms:
             for path in _matches(folder, form.pattern):
@@ -74,7 +75,9 @@ def load(data_set: DataSet[T], data_dir: DataDir = None) -> T:
     try:
         return form.read(path)
     except BadFile as error:
-        remedy = f"Get it again: {command_for(data_set, data_dir)}"
+        # A download would leave a file of that name alone, however damaged.
+        again = f"Delete {error.path} and get it again" if error.path.is_file() else "Get it again"
+        remedy = f"{again}: {command_for(data_set, data_dir)}"
         raise complain(ValueError, str(error), remedy=remedy) from error
 
 
@@ -116,5 +119,5 @@ def _matches(folder: pathlib.Path, pattern: str) -> list[pathlib.Path]:
         return []
 
 
-def _path(name: str | os.PathLike[str]) -> pathlib.Path:
-    return pathlib.Path(os.path.expanduser(name))
+def _path(data_dir: str | os.PathLike[str]) -> pathlib.Path:
+    return expanded("data_dir", data_dir)

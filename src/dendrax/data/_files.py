@@ -41,6 +41,7 @@ class BadFile(Exception):
 
     def __init__(self, path: pathlib.Path, problem: str):
         super().__init__(f"{path} {problem}")
+        self.path = path
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dendrax._errors import complain, speaking_as
+from dendrax.data._arguments import expanded, integer
 from dendrax.data._files import BadFile, read_file
 from dendrax.data._pillow import photograph
 
@@ -48,8 +49,8 @@ class ImageFolder:
 
     def __init__(self, path: str | os.PathLike[str], size: int = 224):
         with speaking_as(_NAME):
-            self.path = pathlib.Path(os.path.expanduser(path))
-            self.size = checked_size(size)
+            self.path = expanded("path", path)
+            self.size = integer("size", size)
             self.classes = _classes(self.path)
             # Only the names of files are kept, not their paths: there may be a million.
             names = [_photographs_in(self.path / name) for name in self.classes]
@@ -90,13 +91,6 @@ class ImageFolder:
         except BadFile as error:
             remedy = "Replace it or take it away, and make the ImageFolder anew."
             raise complain(ValueError, str(error), remedy=remedy) from error
-
-
-def checked_size(size: int) -> int:
-    """Raise unless an image can have as many pixels on a side."""
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise complain(ValueError, f"size={size!r} is not a number of pixels, such as 224.")
-    return size
 
 
 def _classes(path: pathlib.Path) -> tuple[str, ...]:

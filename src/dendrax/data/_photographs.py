@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dendrax._errors import public
+from dendrax.data._arguments import integer
 from dendrax.data._data_set import DataDir, DataSet, Form, load
 from dendrax.data._files import BadFile, from_zip, names_in_zip
-from dendrax.data._image_folder import checked_size
 from dendrax.data._pillow import photograph
 
 # Of the twenty files, one after the other.
@@ -59,7 +59,7 @@ def imagenet_photographs(*, data_dir: DataDir = None, size: int = 224) -> Photog
         x = images / 255.0
         ```
     """
-    return load(_data_set(checked_size(size)), data_dir)
+    return load(_data_set(integer("size", size)), data_dir)
 
 
 def _read(path: pathlib.Path, size: int) -> Photographs:

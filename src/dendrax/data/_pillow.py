@@ -48,8 +48,15 @@ def _open(path: pathlib.Path, name: str, content: bytes) -> Image:
         image.load()
     except (*_DAMAGE, pillow.DecompressionBombError) as error:
         what = f"holds {name}, which" if name else "is there, but"
-        raise BadFile(path, f"{what} cannot be decoded as an image ({error}).") from error
+        reason = _reason(pillow, error)
+        raise BadFile(path, f"{what} cannot be decoded as an image ({reason}).") from error
     return image
+
+
+def _reason(pillow: Any, error: Exception) -> str:
+    # Pillow would name the object that it was given, which is not the caller's file.
+    unknown = isinstance(error, pillow.UnidentifiedImageError)
+    return "of no format that Pillow knows" if unknown else str(error)
 
 
 def _rgb(image: Image) -> Image:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.resources
 from typing import Any, NamedTuple
 
+from dendrax._errors import public
 from dendrax.data._cifar10 import CIFAR10
 from dendrax.data._data_set import DataDir, DataSet, command_for, find
 from dendrax.data._fashion_mnist import FASHION_MNIST, SUBSET
@@ -23,6 +24,7 @@ class Source(NamedTuple):
     about: str
 
 
+@public("dendrax.data.sources")
 def sources(data_dir: DataDir = None) -> list[Source]:
     """Every data set of `dendrax.data`, whether it is on this machine or not.
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import gzip
 import importlib.resources
 import os
-import pathlib
 from typing import NamedTuple
 
 import numpy as np
 
 from dendrax._errors import complain, public
+from dendrax.data._arguments import expanded, integer
 from dendrax.data._files import BadFile, read_file
 
 MOBY_DICK = "moby_dick.txt.gz"
@@ -70,7 +70,7 @@ def text(path: str | os.PathLike[str]) -> Text:
         own = text("notes.txt")
         ```
     """
-    file = pathlib.Path(os.path.expanduser(path))
+    file = expanded("path", path)
     if not file.is_file():
         raise complain(FileNotFoundError, f"{file} is not a file.")
     try:
@@ -103,13 +103,20 @@ def sequences(tokens: np.ndarray, length: int) -> np.ndarray:
         x, y = pieces[:, :-1], pieces[:, 1:]
         ```
     """
-    if not 1 <= length < len(tokens):
-        raise complain(
-            ValueError,
-            f"length={length} does not fit a text of {len(tokens)} characters.",
-            remedy=f"Use a length from 1 to {len(tokens) - 1}.",
-        )
+    _check_tokens(tokens)
+    length = integer("length", length)
+    if length >= len(tokens):
+        problem = f"length={length} does not fit a text of {len(tokens)} characters."
+        raise complain(ValueError, problem, remedy=f"Use a length from 1 to {len(tokens) - 1}.")
     return np.lib.stride_tricks.sliding_window_view(tokens, length + 1)[::length]
+
+
+def _check_tokens(tokens: np.ndarray) -> None:
+    shape = getattr(tokens, "shape", None)
+    if shape is None or len(shape) != 1 or shape[0] < 2:
+        found = f"of type {type(tokens).__name__}" if shape is None else f"of shape {shape}"
+        problem = f"tokens {found} must be an array of one axis and two characters or more."
+        raise complain(ValueError, problem, remedy="Pass the train or the test of a Text.")
 
 
 def _encode(content: str, source: str = "") -> Text:

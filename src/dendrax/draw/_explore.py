@@ -63,9 +63,9 @@ def explore(
     function and its error over time, search, collapse modules and delays, compare two rules. The
     page is one file and asks for nothing from the network.
 
-    Of graphs with more than 250 vertices, or if the record would be too large, Z-IL shows the errors
-    as the wave arrives, and not what happens behind it. The records of other rules are sampled if
-    they are too large. The page says so.
+    Of graphs with more than 250 vertices, or if the record would be too large, Z-IL shows the
+    errors as the wave arrives, and not what happens behind it. The records of other rules are
+    sampled if they are too large. The page says so.
 
     **Arguments:**
 
@@ -104,7 +104,10 @@ def explore(
     _check_clamped(graph, target)
     name = title or getattr(fun, "__qualname__", type(fun).__name__)
     page = explorer_page(graph, rules, target, name)
-    write_atomically(path, page.encode())
+    try:
+        write_atomically(path, page.encode())
+    except OSError as problem:
+        raise _unwritable(path, problem.strerror) from problem
     return pathlib.Path(path)
 
 
@@ -142,7 +145,13 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     elif not os.access(folder, os.W_OK):
         reason = f"{folder} is not writable"
     if reason:
-        raise complain(OSError, f"cannot write {target}: {reason}.", remedy="Choose another path.")
+        raise _unwritable(path, reason)
+
+
+def _unwritable(path: str | os.PathLike[str], reason: str | None) -> Exception:
+    return complain(
+        OSError, f"cannot write {os.fspath(path)}: {reason}.", remedy="Choose another path."
+    )
 
 
 def _check_clamped(graph: Graph, target: Any) -> None:

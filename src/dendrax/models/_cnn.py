@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ._layers import Conv, Linear, max_pool
+from ._sizes import checked_shape, checked_sizes
 
 
 class CNN(eqx.Module):
@@ -41,12 +42,15 @@ class CNN(eqx.Module):
         - `out_size`: the number of classes.
         - `key`: the PRNG key for the initial parameters.
         """
+        height, width, colours = checked_shape("CNN", "image_shape", image_shape, 3)
+        first, second = checked_shape("CNN", "channels", channels, 2)
+        hidden_size, out_size = checked_sizes("CNN", hidden_size=hidden_size, out_size=out_size)
         first_key, second_key, hidden_key, head_key = jax.random.split(key, 4)
         self.convs = (
-            Conv(image_shape[-1], channels[0], 5, stride=2, key=first_key),
-            Conv(channels[0], channels[1], 5, stride=2, key=second_key),
+            Conv(colours, first, 5, stride=2, key=first_key),
+            Conv(first, second, 5, stride=2, key=second_key),
         )
-        num_features = _count(lambda x: _cnn_features(self.convs, x), image_shape)
+        num_features = _count(lambda x: _cnn_features(self.convs, x), (height, width, colours))
         self.hidden = Linear(num_features, hidden_size, key=hidden_key)
         self.head = Linear(hidden_size, out_size, key=head_key)
 
@@ -96,9 +100,16 @@ class AlexNet(eqx.Module):
             of the dense layers, grow in proportion; 64 is the original.
         - `key`: the PRNG key for the initial parameters.
         """
+        shape = checked_shape("AlexNet", "image_shape", image_shape, 3)
+        out_size, width = checked_sizes("AlexNet", out_size=out_size, width=width)
         *conv_keys, first_key, second_key, head_key = jax.random.split(key, 8)
-        self.convs = _alexnet_convs(image_shape, width, conv_keys)
-        num_features = _count(lambda x: _alexnet_features(self.convs, x), image_shape)
+        self.convs = _alexnet_convs(shape, width, conv_keys)
+        num_features = _count(lambda x: _alexnet_features(self.convs, x), shape)
+        if num_features == 0:
+            raise ValueError(
+                f"dendrax.models.AlexNet: image_shape={image_shape} is too small for its poolings. "
+                "Use larger ones: the smallest are of 15 x 15 pixels."
+            )
         self.hidden = (
             Linear(num_features, 64 * width, key=first_key),
             Linear(64 * width, 64 * width, key=second_key),
@@ -121,7 +132,7 @@ class AlexNet(eqx.Module):
 
 
 def _alexnet_convs(
-    image_shape: tuple[int, int, int], width: int, keys: list[jax.Array]
+    image_shape: tuple[int, ...], width: int, keys: list[jax.Array]
 ) -> tuple[Conv, ...]:
     height, _, channels = image_shape
     first, *rest = keys
@@ -153,6 +164,6 @@ def _flatten(x: jax.Array) -> jax.Array:
     return x.reshape(x.shape[0], -1)
 
 
-def _count(features: Callable[[jax.Array], jax.Array], image_shape: tuple[int, int, int]) -> int:
+def _count(features: Callable[[jax.Array], jax.Array], image_shape: tuple[int, ...]) -> int:
     image = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
     return jax.eval_shape(features, image).shape[-1]

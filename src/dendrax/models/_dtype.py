@@ -29,20 +29,27 @@ def astype(model: T, dtype: DTypeLike) -> T:
         assert half(jnp.ones((5, 4), jnp.bfloat16)).dtype == jnp.bfloat16
         ```
     """
-    dtype = _checked_dtype(dtype)
-    return jax.tree.map(lambda leaf: leaf.astype(dtype), model)
+    checked = _checked_dtype(dtype)
+    return jax.tree.map(lambda leaf: leaf.astype(checked), model)
 
 
 def _checked_dtype(dtype: DTypeLike) -> jnp.dtype:
-    dtype = jnp.dtype(dtype)
-    if not jnp.issubdtype(dtype, jnp.floating):
+    found = _dtype(dtype)
+    if found is None or not jnp.issubdtype(found, jnp.floating):
         raise ValueError(
-            f"dendrax.models.astype: parameters are real floating-point numbers, got {dtype}. "
-            "Pass a type such as jnp.float32."
+            "dendrax.models.astype: parameters are real floating-point numbers, got "
+            f"{found or repr(dtype)}. Pass a type such as jnp.float32."
         )
-    if jax.dtypes.canonicalize_dtype(dtype) != dtype:
+    if jax.dtypes.canonicalize_dtype(found) != found:
         raise ValueError(
-            f"dendrax.models.astype: JAX would truncate {dtype}, because 64-bit types are off. "
+            f"dendrax.models.astype: JAX would truncate {found}, because 64-bit types are off. "
             'Call jax.config.update("jax_enable_x64", True) first.'
         )
-    return dtype
+    return found
+
+
+def _dtype(dtype: DTypeLike) -> jnp.dtype | None:
+    try:
+        return None if dtype is None else jnp.dtype(dtype)  # jnp.dtype(None) is float64
+    except (TypeError, ValueError):
+        return None

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ._layers import Activation, Linear
+from ._sizes import checked_shape, checked_sizes
 
 
 class MLP(eqx.Module):
@@ -42,7 +43,8 @@ class MLP(eqx.Module):
             lets a signal survive a hundred layers of tanh.
         - `key`: the PRNG key for the initial parameters.
         """
-        sizes = (in_size, *hidden_sizes, out_size)
+        in_size, out_size = checked_sizes("MLP", in_size=in_size, out_size=out_size)
+        sizes = (in_size, *checked_shape("MLP", "hidden_sizes", hidden_sizes), out_size)
         keys = jax.random.split(key, len(sizes) - 1)
         self.layers = tuple(
             Linear(m, n, gain=gain, key=k) for (m, n), k in zip(pairwise(sizes), keys, strict=True)

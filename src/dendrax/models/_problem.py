@@ -73,7 +73,9 @@ def cross_entropy_loss(model: Any, inputs: jax.Array, target: jax.Array) -> jax.
         assert jnp.allclose(loss, jnp.log(4))
         ```
     """
-    return -jnp.mean(jnp.sum(target * jax.nn.log_softmax(model(inputs)), axis=-1))
+    logits = model(inputs)
+    _check_target("cross_entropy_loss", logits, target, "For labels, use jax.nn.one_hot.")
+    return -jnp.mean(jnp.sum(target * jax.nn.log_softmax(logits), axis=-1))
 
 
 def squared_error_loss(model: Any, inputs: jax.Array, target: jax.Array) -> jax.Array:
@@ -99,7 +101,9 @@ def squared_error_loss(model: Any, inputs: jax.Array, target: jax.Array) -> jax.
         assert squared_error_loss(lambda x: x, x, 2 * x) == 2.0
         ```
     """
-    return jnp.sum(jnp.square(model(inputs) - target)) / (2 * target.shape[0])
+    output = model(inputs)
+    _check_target("squared_error_loss", output, target, "Reshape one of them.")
+    return jnp.sum(jnp.square(output - target)) / (2 * target.shape[0])
 
 
 def problem(
@@ -140,6 +144,18 @@ def problem(
     target = _draw_target(loss, jax.eval_shape(model, inputs).shape, target_key)
     model, inputs, target = astype((model, inputs, target), dtype)
     return Problem(name, model, inputs, target, loss)
+
+
+def _check_target(loss: str, output: jax.Array, target: jax.Array, remedy: str) -> None:
+    # Shapes are known while tracing: this adds no operation. Broadcasting would hide the mistake.
+    found, wanted = jnp.shape(target), jnp.shape(output)
+    if found != wanted:
+        raise ValueError(
+            f"dendrax.models.{loss}: target has shape {found}, and the model's output {wanted}. "
+            f"{remedy}"
+        )
+    if not wanted:
+        raise ValueError(f"dendrax.models.{loss}: the model's output needs an axis for the batch.")
 
 
 def _default(key: jax.Array | None) -> jax.Array:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ._layers import Activation, BatchNorm, Conv, Linear, max_pool
+from ._sizes import checked_sizes
 
 
 class FCResNet(eqx.Module):
@@ -44,6 +45,13 @@ class FCResNet(eqx.Module):
         - `activation`: the function `f`.
         - `key`: the PRNG key for the initial parameters.
         """
+        in_size, hidden_size, out_size, num_layers = checked_sizes(
+            "FCResNet",
+            in_size=in_size,
+            hidden_size=hidden_size,
+            out_size=out_size,
+            num_layers=num_layers,
+        )
         project_key, head_key, *keys = jax.random.split(key, num_layers + 2)
         self.project = Linear(in_size, hidden_size, key=project_key)
         self.layers = tuple(Linear(hidden_size, hidden_size, key=k) for k in keys)
@@ -103,6 +111,9 @@ class ResNet18(eqx.Module):
             raise ValueError(
                 f'dendrax.models.ResNet18: stem must be "cifar" or "imagenet", got {stem!r}.'
             )
+        in_channels, out_size, width = checked_sizes(
+            "ResNet18", in_channels=in_channels, out_size=out_size, width=width
+        )
         stem_key, head_key, *keys = jax.random.split(key, 10)
         size, stride = (3, 1) if stem == "cifar" else (7, 2)
         self.stem = _ConvNorm(in_channels, width, size, stride, key=stem_key)

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ._layers import Activation, Linear
+from ._sizes import checked_sizes
 
 
 class RNN(eqx.Module):
@@ -45,6 +46,9 @@ class RNN(eqx.Module):
         - `unroll`: whether time is a Python loop, or a `jax.lax.scan`. The result is the same.
         - `key`: the PRNG key for the initial parameters.
         """
+        in_size, hidden_size, out_size = checked_sizes(
+            "RNN", in_size=in_size, hidden_size=hidden_size, out_size=out_size
+        )
         input_key, recurrent_key, head_key = jax.random.split(key, 3)
         self.input = Linear(in_size, hidden_size, key=input_key)
         self.recurrent = Linear(hidden_size, hidden_size, use_bias=False, key=recurrent_key)

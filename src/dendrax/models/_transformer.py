@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._layers import Activation, LayerNorm, Linear, normal
+from ._sizes import checked_sizes
 
 # Not minus infinity: a value node of predictive coding may sit on a masked score, and its error
 # `mu - x` would be `inf - inf`.
@@ -60,6 +61,15 @@ class Transformer(eqx.Module):
         - `causal`: whether each position sees only itself and the past.
         - `key`: the PRNG key for the initial parameters.
         """
+        d_model, out_size, num_layers, num_heads = checked_sizes(
+            "Transformer",
+            d_model=d_model,
+            out_size=out_size,
+            num_layers=num_layers,
+            num_heads=num_heads,
+        )
+        hidden_size = 4 * d_model if hidden_size is None else hidden_size
+        (hidden_size,) = checked_sizes("Transformer", hidden_size=hidden_size)
         if d_model % num_heads:
             raise ValueError(
                 f"dendrax.models.Transformer: d_model={d_model} must be a multiple of "
@@ -67,7 +77,6 @@ class Transformer(eqx.Module):
             )
         embed_key, head_key, *keys = jax.random.split(key, num_layers + 2)
         self.embed = _embedding(in_size, vocab_size, d_model, key=embed_key)
-        hidden_size = 4 * d_model if hidden_size is None else hidden_size
         self.blocks = tuple(
             _Block(d_model, num_heads, hidden_size, activation, key=k) for k in keys
         )
@@ -181,9 +190,11 @@ def _embedding(
     in_size: int | None, vocab_size: int | None, d_model: int, *, key: jax.Array
 ) -> Linear | _Embedding:
     if vocab_size is not None:
+        (vocab_size,) = checked_sizes("Transformer", vocab_size=vocab_size)
         return _Embedding(vocab_size, d_model, key=key)
     if in_size is None:
         raise ValueError("dendrax.models.Transformer: give either in_size or vocab_size.")
+    (in_size,) = checked_sizes("Transformer", in_size=in_size)
     return Linear(in_size, d_model, key=key)
 
 
