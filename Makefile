@@ -17,7 +17,7 @@ EXTRAS_bench := bench
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo paper test test-all lint ruff-check ruff-format pyright format bench bench-peers clean
+.PHONY: help demo paper pictures test test-all lint ruff-check ruff-format pyright format bench bench-peers clean
 
 help: ## Show this list
 	@echo "usage: make TARGET [PYTHON=python3] [VENV=.venv] [ARGS='more arguments']"
@@ -56,6 +56,9 @@ bench: $(VENV)/.stamp-bench ## Run the benchmarks
 
 bench-peers: $(VENV)/.stamp-bench ## Compare inference learning with other libraries
 	$(BIN)/python -m benchmarks.peers $(ARGS)
+
+pictures: $(VENV)/.stamp-test ## Make the pictures of docs/pictures.md
+	$(BIN)/python tools/make_pictures.py
 
 clean: ## Remove caches, build products and .venv
 	rm -rf .venv .venv-peers build dist .pytest_cache .ruff_cache .hypothesis

@@ -2,6 +2,8 @@
 
 import ast
 import pathlib
+import subprocess
+import sys
 
 import dendrax
 
@@ -42,6 +44,7 @@ FLOW = (
     "experiments",
     "cli",
 )
+EXTRAS = {"equinox", "optax", "rich", "typer", "matplotlib", "PIL", "ale_py"}
 OUTSIDE = ("models", "data", "agent", "experiments", "cli")  # never imported by the core
 
 
@@ -96,13 +99,15 @@ def test_only_the_local_file_differentiates():
 def test_the_core_needs_only_jax_and_numpy():
     core = [p for p in ROOT.rglob("*.py") if p.relative_to(ROOT).parts[0] not in OUTSIDE]
     for path in core:
-        outside = {name.split(".")[0] for name in _imports(path)} & {
-            "equinox",
-            "optax",
-            "rich",
-            "typer",
-            "matplotlib",
-            "PIL",
-            "ale_py",
-        }
+        outside = {name.split(".")[0] for name in _imports(path)} & EXTRAS
+        if path.parent.name == "draw":
+            outside.discard("matplotlib")  # only when a plot is asked for, see the next test
         assert not outside, f"{path.name} imports {outside}"
+
+
+def test_importing_dendrax_imports_no_extra():
+    program = f"import dendrax, sys; print(sorted({EXTRAS} & set(sys.modules)))"
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "[]"

@@ -59,7 +59,8 @@ def energy(result: Result, path: str | os.PathLike[str] | None = None) -> Any:
 def wave(result: Result, path: str | os.PathLike[str] | None = None) -> Any:
     """Plot the error wave: the size of the errors of each level (down) over time (across).
 
-    For Z-IL it is a clean diagonal, with exact zeros ahead of it; IL's errors diffuse.
+    For Z-IL it is a clean diagonal, with exact zeros ahead of it; what lies behind it, from which
+    nobody learns, is pale. The errors of IL diffuse.
 
     **Arguments:** `result`: from `dendrax.run`, with `record="statistics"` or `"epsilon"`;
     `path`: where to save it.
@@ -75,22 +76,33 @@ def wave(result: Result, path: str | os.PathLike[str] | None = None) -> Any:
         dendrax.draw.wave(dendrax.run(graph, dendrax.ZIL(), record="statistics"), "wave.svg")
         ```
     """
-    from matplotlib.colors import LogNorm
-
-    sizes = wave_sizes(result)
-    shown = np.ma.masked_where(~np.isfinite(sizes) | (sizes <= 0), sizes)
     figure, axes = _figure()
-    limits = (shown.min(), shown.max()) if shown.count() else (1.0, 10.0)
-    image = axes.imshow(
-        shown,
-        aspect="auto",
-        cmap="magma_r",
-        norm=LogNorm(*limits),
-        interpolation="nearest",
-    )
-    figure.colorbar(image, ax=axes, label="size of the errors")
-    axes.set(xlabel="time t", ylabel="level", title=rule_text(result.rule))
+    paint_wave(axes, wave_sizes(result), is_wave=bool(getattr(result.rule, "is_wave", False)))
+    axes.set_title(rule_text(result.rule))
     return _done(figure, axes, path, legend=False)
+
+
+def paint_wave(axes: Any, sizes: np.ndarray, *, is_wave: bool) -> None:
+    """Paint sizes by level and time.
+
+    Behind a wave errors may grow without bounds, and nobody learns from them: the colours span the
+    errors on the diagonal, and those behind it are pale.
+    """
+    from matplotlib.colors import LogNorm
+    from matplotlib.ticker import MaxNLocator
+
+    shown = np.ma.masked_where(~np.isfinite(sizes) | (sizes <= 0), sizes)
+    level, time = np.indices(sizes.shape)
+    front = np.ma.masked_where(time != level, shown) if is_wave else shown
+    limits = (front.min(), front.max()) if front.count() else (1.0, 10.0)
+    style = {"aspect": "auto", "cmap": "magma_r", "interpolation": "nearest"}
+    image = axes.imshow(front, norm=LogNorm(*limits), **style)
+    if is_wave:
+        axes.imshow(np.ma.masked_where(time <= level, shown), norm=image.norm, alpha=0.25, **style)
+    axes.figure.colorbar(image, ax=axes, label="size of the errors")
+    axes.set(xlabel="time t", ylabel="level")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True))
 
 
 def wave_sizes(result: Result) -> np.ndarray:
@@ -313,7 +325,7 @@ def _ramp(part: float) -> Any:
 def _done(figure: Any, axes: Any, path: Any, *, legend: bool = True) -> Any:
     axes.spines[["top", "right"]].set_visible(False)
     if legend and axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=8)
+        figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     if path is not None:
         save_figure(figure, path)
     return figure

@@ -115,7 +115,7 @@ def track_wave(rule: Rule, levelled: LevelledGraph, slots: Sequence[Vertex], tar
         delayed=bool(waiting),
         wave=True,
         note=f"{rule_text(rule)}: found by one pass over the {len(slots)} vertices, as the wave "
-        "arrives; what happens behind it is not computed.",
+        "arrives; behind it what has passed stays in sight, and nothing more is computed.",
         arrivals=True,
     )
 

@@ -12,7 +12,7 @@ function prepare(canvas) {
   return { pen, width: box.width, height: box.height };
 }
 
-// series: [{ points: [[t, value]], colour, dash, name }]. Values that are not positive are left out.
+// series: [{ points: [[t, value]], colour, name }]. Values that are not positive are left out.
 function drawCurves(canvas, series, { last, time, title, colours }) {
   const { pen, width, height } = prepare(canvas);
   const left = 60, right = width - 8, top = 14, bottom = height - 4;
@@ -31,20 +31,8 @@ function drawCurves(canvas, series, { last, time, title, colours }) {
     pen.textAlign = "right";
     pen.fillText(number(10 ** high), left - 6, top + 2);
     pen.fillText(number(10 ** low), left - 6, bottom - 6);
-    for (const { points, colour, dash } of series) {
-      pen.strokeStyle = colour;
-      pen.lineWidth = 1.8;
-      pen.setLineDash(dash ?? []);
-      pen.beginPath();
-      let down = false;
-      for (const [t, value] of points) {
-        const shown = value > 0 && Number.isFinite(value) && Math.log10(value) >= low - 1e-9;
-        if (shown) { if (down) pen.lineTo(x(t), y(value)); else pen.moveTo(x(t), y(value)); }
-        down = shown;
-      }
-      pen.stroke();
-    }
-    pen.setLineDash([]);
+    const shown = (point) => point && point[1] > 0 && Number.isFinite(point[1]) && Math.log10(point[1]) >= low - 1e-9;
+    for (const { points, colour } of series) drawCurve(pen, points, shown, x, y, colour);
   } else {
     const unknown = series.every(({ points }) => points.every(([, value]) => value === null));
     pen.textAlign = "left";
@@ -58,6 +46,20 @@ function drawCurves(canvas, series, { last, time, title, colours }) {
   pen.lineTo(x(Math.min(time, last)), bottom);
   pen.stroke();
   return { left, right };
+}
+
+// A line through the points that are shown; one that stands alone is a dot.
+function drawCurve(pen, points, shown, x, y, colour) {
+  pen.strokeStyle = pen.fillStyle = colour;
+  pen.lineWidth = 1.8;
+  pen.beginPath();
+  points.forEach((point, i) => {
+    if (!shown(point)) return;
+    const place = [x(point[0]), y(point[1])];
+    if (shown(points[i - 1])) pen.lineTo(...place); else pen.moveTo(...place);
+    if (!shown(points[i - 1]) && !shown(points[i + 1])) pen.fillRect(place[0] - 3, place[1] - 3, 6, 6);
+  });
+  pen.stroke();
 }
 
 function drawKey(pen, series, right) {

@@ -30,7 +30,10 @@ function buildScene(data, state) {
       ofVertex.set(vertex.index, known);
     }
   }
-  for (const block of blocks) block.width = Math.max(44, label(block.name).length * LETTER + 18);
+  for (const block of blocks) {
+    const letter = block.kind === "module" ? 2 * LETTER : LETTER; // read from farther away
+    block.width = Math.max(44, label(block.name).length * letter + 18);
+  }
   const wires = buildWires(blocks, ofVertex, edges, rows, state), links = [];
   for (const wire of wires) {
     if (wire.block < 0) links.push([wire.upper, wire.lower]);

@@ -164,7 +164,7 @@ class Pane {
 
   drawVertex(block) {
     const { pen } = this, { data, scene, colours, camera, state } = this.app, { vertex } = block;
-    const run = data.runs[this.run], value = run.value(vertex, "error", state.time);
+    const run = data.runs[this.run], value = run.seen(vertex, state.time);
     const fill = vertex.silent || vertex.slot < 0 ? { css: colours.back, ink: colours.ink } : errorColour(value, run.range, colours);
     const y = scene.middle(block.first) - BOX / 2;
     const behind = run.wave && vertex.slot >= 0 && vertex.level < state.time && value !== 0 && value !== null;
@@ -191,7 +191,7 @@ class Pane {
     const left = block.x - block.width / 2;
     const worst = new Map();
     for (const vertex of block.members) {
-      const value = run.value(vertex, "error", state.time);
+      const value = run.seen(vertex, state.time);
       if (value !== null) worst.set(vertex.row, Math.max(worst.get(vertex.row) ?? 0, Number.isNaN(value) ? Infinity : value));
     }
     pen.save();
@@ -211,7 +211,7 @@ class Pane {
     rounded(pen, left, y, block.width, height, 8);
     pen.stroke();
     this.drawHalo(block, state.chosenModule === block.module, block.members.some((v) => state.found.has(v.index)), y, height);
-    if (camera.zoom > 0.6) this.drawName(block, colours.ink, y + height / 2, true);
+    if (camera.zoom > 0.45) this.drawName(block, colours.ink, y + height / 2, true);
     else this.drawNameBeside(block, y + height / 2);
   }
 
@@ -236,13 +236,14 @@ class Pane {
 
   drawName(block, ink, y, plate = false) {
     const { pen } = this, text = label(block.name);
-    pen.font = (plate ? "600 " : "") + "12px system-ui, sans-serif";
+    const size = plate ? Math.max(12, 11 / this.app.camera.zoom) : 12;
+    pen.font = `${plate ? 600 : 400} ${size}px system-ui, sans-serif`;
     pen.textAlign = "center";
     pen.textBaseline = "middle";
     if (plate) {
       const width = Math.min(block.width - 6, pen.measureText(text).width + 10);
       pen.fillStyle = this.app.colours.raised;
-      rounded(pen, block.x - width / 2, y - 10, width, 20, 5);
+      rounded(pen, block.x - width / 2, y - size, width, 2 * size, 5);
       pen.fill();
     }
     pen.fillStyle = ink;

@@ -33,6 +33,8 @@ function prepareRun(data, run) {
     if (run.arrivals && name === "error" && t < vertex.level) return 0;
     return at(data.statistics.indexOf(name) * slots + vertex.slot, t);
   };
+  // What colours a vertex: its error, and behind a wave of arrivals the one that has passed.
+  run.seen = (vertex, t) => run.value(vertex, "error", run.arrivals ? Math.min(t, vertex.level) : t);
   run.waiting = (edge, place, t) => {
     if (!run.delayed || !edge.line) return null;
     const [number, first] = edge.line, start = data.statistics.length * slots;

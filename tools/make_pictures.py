@@ -1,0 +1,65 @@
+"""Make the pictures of docs/pictures.md: run the code on that page, photograph its explorer pages.
+
+    python tools/make_pictures.py
+
+Each block of code runs by itself, in docs/pictures. Pages of the explorer are photographed by
+Chromium and removed; where there is no Chromium the photographs stay as they are.
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+
+DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
+# What to do on each page before the photograph is taken.
+SCENES = {
+    "explorer-transformer": "explorer.setTime(6);",
+    "explorer-resnet18": "explorer.setTime(70); explorer.goTo(explorer.data.vertices.find("
+    "(v) => v.name === 'model.blocks[6].first.conv.kernel').above[0].user);",
+}
+
+
+def code_blocks(page: pathlib.Path) -> list[str]:
+    """The blocks of Python on a page."""
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def photograph(pages: list[pathlib.Path], chromium: str) -> None:
+    """A PNG of each page, as SCENES say, and no page any more."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for page in pages:
+            tab = browser.new_page(viewport={"width": 1280, "height": 800})
+            tab.goto(page.as_uri())
+            tab.wait_for_selector("body[data-ready=yes]")
+            tab.evaluate(f"() => {{ {SCENES[page.stem]} }}")
+            tab.wait_for_timeout(500)
+            tab.screenshot(path=page.with_suffix(".png"))
+            page.unlink()
+        browser.close()
+
+
+def main() -> None:
+    """Run the page's code, then photograph."""
+    folder = DOCS / "pictures"
+    folder.mkdir(exist_ok=True)
+    with contextlib.chdir(folder):
+        for block in code_blocks(DOCS / "pictures.md"):
+            exec(compile(block, "docs/pictures.md", "exec"), {"__name__": "__main__"})
+    chromium = os.environ.get("DENDRAX_CHROMIUM") or shutil.which("chromium")
+    pages = sorted(folder.glob("*.html"))
+    if chromium:
+        photograph(pages, chromium)
+    else:
+        print("Chromium was not found: the photographs of the explorer are the earlier ones.")
+        for page in pages:
+            page.unlink()
+    print(f"{len(list(folder.iterdir()))} pictures in {folder}")
+
+
+if __name__ == "__main__":
+    main()
