@@ -1,12 +1,14 @@
 """The commands as a user types them."""
 
 import io
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 
 import pytest
 from rich.console import Console
@@ -15,38 +17,17 @@ from typer.testing import CliRunner
 from dendrax.cli._main import app
 from dendrax.cli._paper import _show
 from dendrax.experiments import PARTS
-from dendrax.experiments._store import Cell
 from dendrax.experiments._tables import all_tables
 from tests.experiments.findings import everything
 
-COMMAND = [sys.executable, "-c", "from dendrax.cli import main; main()"]
-
-
-@pytest.fixture(autouse=True)
-def terminal(monkeypatch):
-    """The same terminal everywhere: some services force colours."""
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setenv("NO_COLOR", "1")
-    for name in ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS"):
-        monkeypatch.delenv(name, raising=False)
+# Whoever runs the tests in the background may ignore Ctrl-C, and so would the command.
+HEED = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+COMMAND = [sys.executable, "-c", f"{HEED}; from dendrax.cli import main; main()"]
 
 
 def _plain(output):
     """The words alone: frames are drawn around errors, and break lines where they like."""
     return re.sub(r"[│\s]+", " ", output)
-
-
-@pytest.fixture
-def small(monkeypatch):
-    """The paper command with one small measurement in each part."""
-
-    def cells(self, part):
-        result = {"distance": 0.0 if part == "table1" else 1.0, "norm": 1.0}
-        settings = {"row": "MLP", "dtype": "float64", "column": "wavefront", "part": part}
-        settings |= {"name": "tiny", "model": "MLP()", "data": "images", "batch_size": 2}
-        return [Cell("divergence", part, settings, lambda work: result)]
-
-    monkeypatch.setattr("dendrax.experiments.Paper.cells", cells)
 
 
 def test_help_names_every_command_and_part():
@@ -87,22 +68,6 @@ def test_the_report_tells_of_all_parts_that_were_measured(small, tmp_path):
     assert "3 of 5 measurements" in text  # what is not there yet is said
 
 
-def test_an_interruption_says_how_to_go_on(small, tmp_path, monkeypatch):
-    def stop(self, parts, console):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("dendrax.experiments.Paper.run", stop)
-    result = CliRunner().invoke(app, ["paper", "table1", "--out", str(tmp_path)])
-    assert result.exit_code == 130
-    assert "the same command goes on" in _plain(result.output)
-
-
-def test_an_unwritable_folder(tmp_path):
-    (tmp_path / "file").write_text("")
-    result = CliRunner().invoke(app, ["paper", "table1", "--out", str(tmp_path / "file")])
-    assert result.exit_code == 1 and "cannot write" in result.output
-
-
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_every_number_stands_whole_however_narrow_the_terminal(width):
     shown = io.StringIO()
@@ -113,13 +78,52 @@ def test_every_number_stands_whole_however_narrow_the_terminal(width):
             assert all(entry in shown.getvalue() for entry in row[1:] if " " not in entry)
 
 
-def test_data_that_are_damaged_are_named(tmp_path, monkeypatch):
+def test_the_version(dendrax):
+    shown = dendrax("--version")
+    assert shown == (0, f"dendrax {version('dendrax')}, jax {version('jax')}\n", "")
+
+
+@pytest.mark.parametrize("command", [("paper", "table1"), ("demo",)])
+@pytest.mark.parametrize("seed", ["-1", str(2**32), "one"])
+def test_a_seed_that_is_none(small, dendrax, tmp_path, command, seed):
+    shown = dendrax(*command, "--seed", seed, "--out", tmp_path / "new")
+    assert shown.code == 2 and "--seed" in _plain(shown.stderr) and shown.stdout == ""
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_largest_seed(small, dendrax, tmp_path):
+    assert dendrax("paper", "table1", "--seed", 2**32 - 1, "--out", tmp_path).code == 0
+    assert json.loads((tmp_path / "results.json").read_text())["facts"]["seed"] == "4294967295"
+
+
+def test_quick_takes_no_data_folder(small, dendrax, tmp_path):
+    """Its data ship with dendrax: a folder that is not used would be a lie in the report."""
+    out = tmp_path / "new"
+    shown = dendrax("paper", "table1", "--quick", "--data-dir", tmp_path, "--out", out)
+    assert shown.code == 2 and "no --data-dir" in _plain(shown.stderr) and shown.stdout == ""
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("kind", [ValueError, ImportError, OSError, FileNotFoundError])
+def test_problems_of_data_and_disk_are_named(small, dendrax, tmp_path, monkeypatch, kind):
+    text = "dendrax.data.mnist: the file x is truncated.\n  Get it again: y [or z]"
+
     def fail(self, parts, console):
-        raise ValueError("dendrax.data.mnist: the file x is truncated.\n  Get it again: y")
+        raise kind(text)
 
     monkeypatch.setattr("dendrax.experiments.Paper.run", fail)
-    result = CliRunner().invoke(app, ["paper", "table1", "--quick", "--out", str(tmp_path)])
-    assert result.exit_code == 1 and "truncated" in result.output and "Get it" in result.output
+    shown = dendrax("paper", "table1", "--quick", "--out", tmp_path)
+    assert shown == (1, "", f"dendrax: {text}\n")
+
+
+def test_a_report_that_cannot_be_written(small, dendrax, tmp_path):
+    """Such as on a full disk. What is measured is kept."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "report.html").mkdir()
+    shown = dendrax("paper", "table1", "--quick", "--out", tmp_path)
+    assert shown.code == 1 and shown.stdout.strip() == ""
+    assert shown.stderr.startswith("dendrax: ") and "report.html" in shown.stderr
+    assert len(list((tmp_path / "work").glob("*.json"))) == 1
 
 
 def test_a_data_folder_that_is_not_there(tmp_path):

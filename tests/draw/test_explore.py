@@ -144,7 +144,8 @@ def test_two_thousand_vertices_are_less_than_three_megabytes(large):
     assert len(payload["vertices"]) >= 1980
     assert large.stat().st_size < 3e6
     assert (
-        "as the wave arrives; behind it what has passed stays in sight" in payload["runs"][0]["note"]
+        "as the wave arrives; behind it what has passed stays in sight"
+        in payload["runs"][0]["note"]
     )
 
 

@@ -12,9 +12,10 @@ from rich.table import Table as Shown
 
 from dendrax.experiments import Paper
 from dendrax.experiments._claims import Claim
+from dendrax.experiments._report import EXPLORER, is_report
+from dendrax.experiments._store import is_store
 from dendrax.experiments._tables import Table
 
-OWN = ("work", "results.json")  # what tells a folder of dendrax's from others
 PROBLEMS = (ImportError, OSError, ValueError)  # of the data or the disk; they say what to do
 STOPPED = "Stopped. What is measured is kept in {}; the same command goes on from there."
 
@@ -37,6 +38,9 @@ def run(paper: Paper, parts: tuple[str, ...], tables: tuple[str, ...]) -> None:
             _show(table, console)
     _show_claims(console, report.claims)
     console.print(f"The report: {page}", style="bold", soft_wrap=True, markup=False)
+    if report.explorer is not None:
+        explorer = page.with_name(EXPLORER)
+        console.print(f"The explorer: {explorer}", style="bold", soft_wrap=True, markup=False)
     if not all(claim.holds for claim in report.claims if claim.exact):
         sys.exit(1)
 
@@ -45,7 +49,8 @@ def _check_folder(folder: pathlib.Path) -> None:
     """A folder that can be written, and that is empty or an earlier run's: nothing gets lost."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        foreign = any(folder.iterdir()) and not any((folder / n).exists() for n in OWN)
+        own = is_report(folder) or is_store(folder / "work")
+        foreign = any(folder.iterdir()) and not own
         if not foreign:
             (folder / "work").mkdir(exist_ok=True)
     except OSError as problem:

@@ -332,12 +332,16 @@ def _done(figure: Any, axes: Any, path: Any, *, legend: bool = True) -> Any:
 
 
 def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
-    """Write a figure; the same figure gives the same bytes."""
+    """Write a figure."""
+    write_atomically(path, figure_bytes(figure, file_kind(path)))
+
+
+def figure_bytes(figure: Any, kind: str) -> bytes:
+    """A figure as a file: no date, names of parts from a fixed salt, so always the same bytes."""
     import matplotlib
 
-    kind = file_kind(path)
     stream = io.BytesIO()
     dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
     with matplotlib.rc_context({"svg.hashsalt": "dendrax", "svg.fonttype": "none"}):
         figure.savefig(stream, format=kind, dpi=200, metadata=dated)
-    write_atomically(path, stream.getvalue())
+    return stream.getvalue()

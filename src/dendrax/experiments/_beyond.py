@@ -16,6 +16,7 @@ import numpy as np
 
 import dendrax
 from dendrax import IL, ZIL
+from dendrax.draw._plots import wave_sizes
 from dendrax.experiments._divergence import distance_between, predict
 from dendrax.experiments._library import Library
 from dendrax.experiments._store import Cell, Work
@@ -97,7 +98,7 @@ def _sweep(library: Library, series: Series, seed: int) -> Cell:
 
     def measure(work: Work) -> Mapping[str, Any]:
         with jax.enable_x64(True):
-            loss, arguments = _case(library, series.model, seed, series.vertices == "marked")
+            loss, arguments = case(library, series.model, seed, series.vertices == "marked")
             expected = jax.jit(jax.grad(loss))(*arguments)
             norm, distances = distance_between(expected, None), []
             for place, rule in series.rules.items():
@@ -110,7 +111,9 @@ def _sweep(library: Library, series: Series, seed: int) -> Cell:
     return Cell("beyond", f"IL by {series.plot}: {series.label}", settings, measure)
 
 
-def _case(library: Library, model: str, seed: int, marked: bool) -> tuple[Loss, tuple[Any, ...]]:
+def case(
+    library: Library, model: str, seed: int, marked: bool = False
+) -> tuple[Loss, tuple[Any, ...]]:
     """A loss, and a model and a batch for it, in float64."""
     samples = library.fashion
     chosen = np.random.default_rng(seed).permutation(len(samples.train_labels))[:BATCH]
@@ -149,7 +152,7 @@ def _wave(library: Library, name: str, rule: Rule, seed: int) -> Cell:
     def measure(work: Work) -> Mapping[str, Any]:
         work.report(0.0, "recording every error")
         with jax.enable_x64(True):
-            _, (model, inputs, target) = _case(library, "FC-ResNet", seed, False)
+            _, (model, inputs, target) = case(library, "FC-ResNet", seed)
             return {"sizes": error_wave(predict, (model, inputs), target, rule)}
 
     return Cell("beyond", f"the error wave of {name}", settings, measure)
@@ -158,18 +161,4 @@ def _wave(library: Library, name: str, rule: Rule, seed: int) -> Cell:
 def error_wave(fun: Any, arguments: Sequence[Any], target: Any, rule: Rule) -> list[list[float]]:
     """The root mean square of the errors of each level (row) at each time (column)."""
     graph = dendrax.trace(fun, *arguments, vertices="layer")
-    result = dendrax.run(graph, rule, target=target, record=("epsilon",))
-    assert result.epsilon is not None
-    history = result.epsilon[:]
-    recorded = {vertex.name for vertex in history}
-    rows = []
-    for level in dendrax.level(graph).levels:
-        errors = [_by_time(history[v.name]) for v in level if v.name in recorded]
-        if errors:
-            rows.append(np.sqrt(np.mean(np.concatenate(errors, axis=1), axis=1)).tolist())
-    return rows
-
-
-def _by_time(errors: Any) -> np.ndarray:
-    parts = errors if isinstance(errors, tuple) else (errors,)
-    return np.concatenate([np.square(np.asarray(e).reshape(len(e), -1)) for e in parts], axis=1)
+    return wave_sizes(dendrax.run(graph, rule, target=target, record="statistics")).tolist()

@@ -12,6 +12,7 @@ from dendrax.experiments._beyond import beyond_cells
 from dendrax.experiments._courses import courses, mlp_course
 from dendrax.experiments._divergence import TABLE1, TABLE3, divergence_cells
 from dendrax.experiments._library import Library
+from dendrax.experiments._pictures import picture_cells
 from dendrax.experiments._playing import playing_cells
 from dendrax.experiments._report import Report, make_report, write_report
 from dendrax.experiments._run import finished, run_cells
@@ -52,6 +53,7 @@ class Paper:
             "table3": lambda: self._divergence(TABLE3),
             "training": self._training,
             "beyond": lambda: beyond_cells(self.library, seed=self.seed, quick=self.quick),
+            "pictures": lambda: picture_cells(self.library, seed=self.seed),
             "demo": self._demo,
         }
         return make[part]()
@@ -66,6 +68,7 @@ class Paper:
         found, missing = finished(cells, self.store), self.missing()
         if len(found) < len(cells):
             missing = [f"{len(cells) - len(found)} of {len(cells)} measurements", *missing]
+        found += finished(self.cells("pictures"), self.store)
         report = make_report(found, seed=self.seed, quick=self.quick, missing=missing)
         return report, write_report(report, self.folder)
 
@@ -88,7 +91,7 @@ class Paper:
         return [text for text, there in needs.items() if not there]
 
     def _demo(self) -> list[Cell]:
-        """The quick tables in the paper's precision, and one network that every rule trains.
+        """The quick tables in the paper's precision, a network that every rule trains, pictures.
 
         The ResNet of Tables 2 and 3 is the fully connected one, as in the paper's appendix:
         ResNet18's many small operations take most of a minute more.
@@ -97,7 +100,7 @@ class Paper:
         cells = [*self.cells("table1"), *(c for c in others if c.settings["row"] != "ResNet18")]
         tables = [c for c in cells if c.kind == "speed" or c.settings["dtype"] == "float64"]
         course = mlp_course(self.library, quick=self.quick)
-        return [*tables, *training_cells([course], seed=self.seed)]
+        return [*tables, *training_cells([course], seed=self.seed), *self.cells("pictures")]
 
     def _divergence(self, columns: tuple[str, ...]) -> list[Cell]:
         return [

@@ -62,7 +62,7 @@ def _cell(settings: QSettings, name: str, rule: Rule | None, seed: int) -> Cell:
 
         work.folder.mkdir(parents=True, exist_ok=True)
         checkpoint = work.folder / "agent.npz"
-        _remove_damaged(checkpoint)
+        _remove_damaged(checkpoint, rule)
         curve = train(settings, rule=rule, seed=seed, progress=report, checkpoint=checkpoint)
         return {
             "steps": curve.steps.tolist(),
@@ -73,11 +73,11 @@ def _cell(settings: QSettings, name: str, rule: Rule | None, seed: int) -> Cell:
     return Cell("playing", f"{settings.game}, {name}", {**recorded, "seed": seed}, measure)
 
 
-def _remove_damaged(checkpoint: pathlib.Path) -> None:
+def _remove_damaged(checkpoint: pathlib.Path, rule: Rule | None) -> None:
     """What cannot be gone on from is done anew."""
     try:
         if checkpoint.exists():
-            load(checkpoint)
+            load(checkpoint, rule=rule)
     except ValueError:
         checkpoint.unlink()
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import re
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib
 import numpy as np
-from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
+from dendrax.draw._plots import figure_bytes, paint_wave
 from dendrax.experiments._store import Finding
 
 COLOURS = {
@@ -44,7 +42,7 @@ class Plot:
 
 def all_plots(findings: Sequence[Finding]) -> list[Plot]:
     """Every picture that the findings fill."""
-    makers = (_learning_curves, _energies, _scores, _sweeps, _waves)
+    makers = (_learning_curves, _energies, _scores, _sweeps, _waves, _drawn)
     return [plot for maker in makers for plot in maker(findings)]
 
 
@@ -126,16 +124,20 @@ def _sweeps(findings: Sequence[Finding]) -> Iterator[Plot]:
 def _waves(findings: Sequence[Finding]) -> Iterator[Plot]:
     for run in findings:
         if run.kind == "beyond" and run.settings["plot"] == "wave":
-            sizes = np.array(run.result["sizes"], float)
+            sizes, label = np.array(run.result["sizes"], float), run.settings["label"]
 
-            def draw(axes: Any, sizes: np.ndarray = sizes) -> None:
-                shown = np.ma.masked_less_equal(sizes, 0.0)
-                image = axes.imshow(shown, aspect="auto", cmap="magma", norm=LogNorm())
-                axes.set(xlabel="time t", ylabel="level k")
-                axes.figure.colorbar(image, ax=axes, label="size of the errors")
+            def draw(axes: Any, sizes: np.ndarray = sizes, label: str = label) -> None:
+                paint_wave(axes, sizes, is_wave=label == "Z-IL")
 
-            label = run.settings["label"]
             yield _plot(f"wave-{label}", f"The error wave of {label} (FC-ResNet)", draw)
+
+
+def _drawn(findings: Sequence[Finding]) -> Iterator[Plot]:
+    """What `dendrax.draw` has drawn already."""
+    for run in findings:
+        if run.kind == "pictures":
+            for name, svg in run.result["plots"].items():
+                yield Plot(name, f"{run.settings['model']}: {name.replace('-', ' ')}", _bare(svg))
 
 
 def _grouped(findings: Sequence[Finding], kind: str, by: str) -> dict[str, list[Finding]]:
@@ -166,14 +168,14 @@ def _legend(axes: Any) -> None:
 
 
 def _plot(name: str, title: str, draw: Callable[[Any], None]) -> Plot:
-    # The same findings give the same bytes: no date, and names of parts from a fixed salt.
-    with matplotlib.rc_context({"svg.hashsalt": "dendrax", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(5.2, 3.4), layout="constrained")
-        axes = figure.add_subplot()
-        draw(axes)
-        axes.set_title(title, fontsize=10)
-        stream = io.StringIO()
-        figure.savefig(stream, format="svg", metadata={"Date": None})
-    svg = stream.getvalue()
+    figure = Figure(figsize=(5.2, 3.4), layout="constrained")
+    axes = figure.add_subplot()
+    draw(axes)
+    axes.set_title(title, fontsize=10)
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    return Plot(slug, title, svg[svg.index("<svg") :])
+    return Plot(slug, title, _bare(figure_bytes(figure, "svg").decode()))
+
+
+def _bare(svg: str) -> str:
+    """An SVG without the head of its file, to stand in a page."""
+    return svg[svg.index("<svg") :]

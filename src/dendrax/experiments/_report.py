@@ -24,6 +24,8 @@ from dendrax.experiments._tables import Table, all_tables
 
 TITLE = "Reverse Differentiation via Predictive Coding, measured by dendrax"
 INDEX = "results.json"
+EXPLORER = "explorer.html"
+EXPLORER_TEXT = "The explorer: errors run through the network's graph, under Z-IL and under IL"
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,12 @@ class Report:
     tables: list[Table]
     plots: list[Plot]
     findings: list[Finding]
+
+    @property
+    def explorer(self) -> str | None:
+        """The page of the explorer, if there is one."""
+        pages = [f.result["explorer"] for f in self.findings if f.kind == "pictures"]
+        return pages[-1] if pages else None
 
 
 def make_report(
@@ -59,6 +67,8 @@ def write_report(report: Report, folder: pathlib.Path) -> pathlib.Path:
     """
     files = {f"{table.name}.csv": _csv(table) for table in report.tables}
     files |= {f"plots/{plot.name}.svg": plot.svg for plot in report.plots}
+    if report.explorer is not None:
+        files[EXPLORER] = report.explorer
     earlier = _files_of(folder / INDEX)
     for name, text in files.items():
         _write(folder / name, text)
@@ -70,14 +80,26 @@ def write_report(report: Report, folder: pathlib.Path) -> pathlib.Path:
     return folder / "report.html"
 
 
+def is_report(folder: pathlib.Path) -> bool:
+    """Whether a report was written to this folder: others too call a file ``results.json``."""
+    return {"facts", "claims", "findings"} <= _read(folder / INDEX).keys()
+
+
 def _files_of(index: pathlib.Path) -> set[str]:
     """The tables and plots that the report of this index wrote."""
+    names = _read(index).get("files")
+    written = re.compile(rf"[^/\\]+\.csv|plots/[^/\\]+\.svg|{re.escape(EXPLORER)}")
+    listed = names if isinstance(names, list) else []
+    return {name for name in listed if isinstance(name, str) and written.fullmatch(name)}
+
+
+def _read(index: pathlib.Path) -> dict[str, Any]:
+    """What the index says; nothing if there is none, or it is damaged."""
     try:
-        names = json.loads(index.read_text())["files"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return set()
-    written = re.compile(r"[^/\\]+\.csv|plots/[^/\\]+\.svg")
-    return {name for name in names if isinstance(name, str) and written.fullmatch(name)}
+        content = json.loads(index.read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _write(path: pathlib.Path, text: str) -> None:
@@ -119,7 +141,7 @@ def _plain(found: Finding) -> dict[str, Any]:
         "kind": found.kind,
         "name": found.name,
         "settings": dict(found.settings),
-        "result": dict(found.result),
+        "result": {} if found.kind == "pictures" else dict(found.result),  # they are files
         "seconds": round(found.seconds, 3),
         "date": found.date,
         "machine": found.machine,
@@ -141,6 +163,8 @@ def _markdown(report: Report) -> str:
     if report.plots:
         lines += ["", "## Pictures", ""]
         lines += [f"![{plot.title}](plots/{plot.name}.svg)" for plot in report.plots]
+    if report.explorer is not None:
+        lines += ["", f"[{EXPLORER_TEXT}]({EXPLORER})"]
     return "\n".join(lines) + "\n"
 
 
@@ -175,6 +199,8 @@ def _page(report: Report) -> str:
     if report.plots:
         figures = "".join(f"<figure>{plot.svg}</figure>" for plot in report.plots)
         parts.append(f'<h2>Pictures</h2><div class="plots">{figures}</div>')
+    if report.explorer is not None:
+        parts.append(f'<p><a href="{EXPLORER}">{html.escape(EXPLORER_TEXT)}</a></p>')
     parts.append(_html_settings(report.findings))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

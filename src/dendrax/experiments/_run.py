@@ -48,7 +48,8 @@ class _Interrupts:
     def __enter__(self) -> _Interrupts:
         self.seen = False
         self.before: Any = None
-        if threading.current_thread() is threading.main_thread():
+        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as in a script's background
+        if threading.current_thread() is threading.main_thread() and not ignored:
             self.before = signal.signal(signal.SIGINT, self._interrupt)
         return self
 

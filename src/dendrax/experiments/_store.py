@@ -111,6 +111,15 @@ class Store:
         return self.folder / f"{cell.key}.json"
 
 
+def is_store(folder: pathlib.Path) -> bool:
+    """Whether a folder is new or holds measurements: others too call a folder ``work``."""
+    if not folder.is_dir():
+        return False
+    made = re.compile(r"unfinished|.+-[0-9a-f]{10}\.json.*")
+    names = [path.name for path in folder.iterdir()]
+    return not names or any(map(made.fullmatch, names))
+
+
 def _digest(found: Mapping[str, Any]) -> str:
     """Of everything else in the file: a change by hand, or by a bad disk, is noticed."""
     others = {name: part for name, part in found.items() if name != "digest"}
