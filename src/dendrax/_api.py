@@ -26,6 +26,7 @@ from dendrax._gradient import (
     RECORDS,
     Result,
     as_flat,
+    flat_target,
     is_wave,
     run_loss_over_time,
     run_over_time,
@@ -328,14 +329,7 @@ def run(
     flat = as_flat(graph)
     call: Call = flat.call
     leaves = call.leaves(call.arguments.replaced(args) if args else None)
-    if target is not None:
-        target, tree = jax.tree.flatten(target)
-        if tree != call.out_tree:
-            raise complain(
-                ValueError,
-                f"the target's tree {tree} is not that of the function's result {call.out_tree}.",
-            )
-    return run_rule(flat, rule, leaves, target, record)
+    return run_rule(flat, rule, leaves, flat_target(flat, target), record)
 
 
 def _trace(

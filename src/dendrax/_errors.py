@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_OURS = "_dendrax"
 _public_function = contextvars.ContextVar("public_function", default="dendrax")
 
 
@@ -63,7 +64,14 @@ def complain(
         lines.append(f"  at {source}")
     if remedy:
         lines.append(f"  {remedy}")
-    return kind("\n".join(lines))
+    problem_found = kind("\n".join(lines))
+    problem_found.__dict__[_OURS] = True
+    return problem_found
+
+
+def is_ours(problem: BaseException) -> bool:
+    """Whether an exception was worded here, for people; others are somebody's mistake."""
+    return _OURS in problem.__dict__
 
 
 def warn(problem: str) -> None:

@@ -321,6 +321,20 @@ def _run_as_wave(graph: Graph, rule: Rule, leaves: Sequence[Any], clamp: Clamp) 
     return Result(output, graph.call.gradient(found), rule=rule)
 
 
+def flat_target(graph: Graph, target: Any) -> list[Any] | None:
+    """The leaves of a target, which is a tree like the function's result."""
+    if target is None:
+        return None
+    leaves, tree = jax.tree.flatten(target)
+    expected = graph.call.out_tree
+    if tree != expected:
+        raise complain(
+            ValueError,
+            f"the target's tree {tree} is not that of the function's result {expected}.",
+        )
+    return leaves
+
+
 def clamp_for(graph: Graph, target: Sequence[Any] | None) -> Clamp | None:
     """A target clamps the outputs; a scalar loss pulls with an error of 1; else nothing does."""
     avals = [graph[port.vertex].outputs[port.output] for port in graph.outputs]

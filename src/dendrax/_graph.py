@@ -249,12 +249,17 @@ class Detail:
 
 def with_unique_names(vertices: Sequence[Vertex]) -> list[Vertex]:
     """The vertices, numbered where several have the same name."""
+    taken = {v.name for v in vertices}  # a function of the user's may be called ``sin_1``
     seen: Counter[str] = Counter()
     named = []
     for v in vertices:
-        count = seen[v.name]
+        name = v.name
+        if v.name in seen:
+            while (name := f"{v.name}_{seen[v.name]}") in taken:
+                seen[v.name] += 1
+            taken.add(name)
         seen[v.name] += 1
-        named.append(replace(v, name=f"{v.name}_{count}" if count else v.name))
+        named.append(replace(v, name=name))
     return named
 
 

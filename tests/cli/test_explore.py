@@ -27,6 +27,9 @@ def untraceable(w=W):
 def broken():
     raise RuntimeError("out of order")
 
+def by_name(*, w):
+    return jnp.sum(w)
+
 class Model:
     @staticmethod
     def loss(w=W):
@@ -42,10 +45,12 @@ def users_folder(tmp_path, monkeypatch):
     (tmp_path / "users_own.py").write_text(MODULE)
     (tmp_path / "wrong.py").write_text("import no_such_package\n")
     (tmp_path / "syntax.py").write_text("def f(:\n")
+    (tmp_path / "nowhere_model.py").write_text("import nowhere\n")
+    (tmp_path / "opens.py").write_text("open('weights.npz')\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield tmp_path
-    for name in ("users_own", "wrong", "syntax"):
+    for name in ("users_own", "wrong", "syntax", "nowhere_model", "opens"):
         sys.modules.pop(name, None)
 
 
@@ -86,13 +91,17 @@ def test_explore_writes_the_page(dendrax, arguments, users_folder):
         (["users_own:loss"], "needs arguments (w, x). Give them as Python"),
         (["nowhere:f"], "there is no module 'nowhere'. Is it installed, or in this folder?"),
         (["nowhere.py:f"], "there is no file nowhere.py"),
-        (["wrong:f"], "importing 'wrong' failed: No module named 'no_such_package'"),
+        (["wrong:f"], "failed: ModuleNotFoundError: No module named 'no_such_package'"),
         (["syntax:f"], "importing 'syntax' failed: SyntaxError"),
         (["users_own:broken"], "failed: RuntimeError: out of order"),
         (["users_own:untraceable"], "the function cannot be traced. TracerBoolConversionError"),
         (["users_own:vector"], "Give a target"),
         (["users_own:loss", "--args", "1/0"], "--args '1/0': ZeroDivisionError"),
-        (["users_own:loss", "--args", "W"], "cannot be traced. TypeError"),
+        (["users_own:loss", "--args", "W"], "takes (w, x); --args gives 1 by position: missing"),
+        (["users_own:by_name"], "needs arguments (w)"),
+        (["nowhere_model:f"], "importing 'nowhere_model' failed: ModuleNotFoundError: No module"),
+        (["nowhere_model.py:f"], "importing 'nowhere_model.py' failed: ModuleNotFoundError"),
+        (["opens:f"], "importing 'opens' failed: FileNotFoundError"),
         (["users_own:ready", "--argnums", "a"], "--argnums 'a' is not a number"),
         (["users_own:ready", "--rule", "ILL"], "is no rule. Rules: BP, IL"),
         (["users_own:ready", "--rule", "IL(num_steps=-1)"], "not a positive integer"),
@@ -112,6 +121,12 @@ def test_an_error_names_the_user_s_line(dendrax):
     _, _, err = dendrax("explore", "users_own:untraceable")
     line = 1 + MODULE.split("\n").index("    return w if w.sum() > 0 else -w")
     assert f"users_own.py:{line}" in err.replace("\n", "")
+
+
+def test_a_mistake_of_dendrax_keeps_its_traceback(dendrax, monkeypatch):
+    monkeypatch.setattr("dendrax.cli._explore.explore", int)  # called with the wrong arguments
+    with pytest.raises(TypeError, match=r"int\(\)"):
+        dendrax("explore", "users_own:ready")
 
 
 def test_show_prints_levels_delays_parameters_and_times(dendrax):

@@ -37,6 +37,9 @@ def test_the_code_makes_the_pictures(tmp_path, monkeypatch):
         exec(compile(block, "docs/pictures.md", "exec"), {"__name__": "__main__"})
     made = {path.name for path in tmp_path.iterdir()}
     assert made == {name for name in shown() if not name.startswith("explorer-")}
+    for name in made:
+        if name.startswith("figure-"):  # those in docs are up to date
+            assert (tmp_path / name).read_text() == (ROOT / "docs/pictures" / name).read_text()
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The explorer's page: what is in it, how large it is, and what is refused."""
 
 import base64
+import functools
 import json
 import pathlib
 import re
@@ -15,10 +16,11 @@ from hypothesis import strategies as st
 
 import dendrax
 from dendrax import IL, ZIL
+from dendrax._gradient import clamp_for
 from dendrax._graph import Port
 from dendrax.draw import _explore, _record
 from dendrax.draw._arrivals import arrivals
-from dendrax.draw._record import HIGH, LOST, LOW, decode, encode
+from dendrax.draw._record import HIGH, LOST, LOW, STEPS, decode, encode, joined
 from dendrax.models import problem
 
 
@@ -54,8 +56,9 @@ def test_sizes_are_kept_to_a_fifth_of_a_percent(size):
 
 
 def test_zero_is_zero_and_what_is_lost_is_said():
+    assert decode(encode(np.array([1.0])))[0] == 1.0  # the error of every loss
     codes = encode(np.array([0.0, np.inf, np.nan, 1e-300, 1e300]))
-    assert codes.tolist() == [0, LOST, LOST, 1, LOST - 1]
+    assert codes.tolist() == [0, LOST, LOST, 1, 1 + STEPS] and 1 + STEPS < LOST
     assert decode(codes)[0] == 0.0 and np.isnan(decode(codes)[1:3]).all()
 
 
@@ -98,7 +101,8 @@ def test_vertices_are_described(tmp_path):
     )
     assert "test_explore.py" in sine["source"] and "jnp.sin(x @ w)" in sine["code"]
     assert "sin" in sine["local"]
-    assert by_name["w"]["learns"] == f"t = {levelled.level_of[levelled.graph['w']] - 1}"
+    w = levelled.graph["w"]
+    assert payload["runs"][0]["learns"] == {str(w.index): f"t = {levelled.level_of[w] - 1}"}
     assert by_name["x"]["kind"] == "data" and by_name["x"]["level"] is None
 
 
@@ -109,7 +113,7 @@ def test_what_is_found_as_the_wave_arrives_is_what_the_dynamics_find(name):
     graph = dendrax.trace(p.loss, p.model, p.inputs, p.target)
     levelled = dendrax.level(graph)
     result = dendrax.run(graph, ZIL(), record="statistics")
-    found = arrivals(graph, None)
+    found = arrivals(graph, clamp_for(graph, None))
     moments = result.statistics[:]
     assert {port.vertex for port in found.errors} == {v.index for v in graph.active}
     for v in graph.active:
@@ -123,7 +127,8 @@ def test_arrivals_clamped_to_a_target():
     p = problem("mlp", small=True)
     graph = dendrax.trace(p.predict, p.model, p.inputs)
     result = dendrax.run(graph, ZIL(), target=p.target, record="statistics")
-    found, levelled, moments = arrivals(graph, p.target), dendrax.level(graph), result.statistics[:]
+    found = arrivals(graph, clamp_for(graph, [p.target]))
+    levelled, moments = dendrax.level(graph), result.statistics[:]
     for v in graph.active:
         error = np.asarray(moments[v.name])[levelled.level_of[v.index], 0]
         assert found.errors[Port(v.index, 0)] == pytest.approx(error, rel=1e-4)
@@ -153,7 +158,7 @@ def test_a_record_that_is_too_large_is_sampled_and_says_so(tmp_path, monkeypatch
     monkeypatch.setattr(_explore, "MAX_CODES", 700)
     payload = read(dendrax.explore(deep, *ARGS, rule=IL(num_steps=60), path=tmp_path / "page.html"))
     (run,) = payload["runs"]
-    assert "the record of 61 time steps is too large to embed" in run["note"]
+    assert "The record of 61 time steps is too large to embed" in run["note"]
     assert run["times"][0] == 0 and run["times"][-1] == 60 and len(run["times"]) < 61
     assert run["sizes"].size <= 700 and len(run["energy"]) == len(run["times"])
 
@@ -205,18 +210,83 @@ def test_missing_numbers_do_not_spoil_the_page(tmp_path):
         hot, jnp.ones(3), rule=rule, vertices="primitive", path=tmp_path / "hot.html"
     )
     (run,) = read(page)["runs"]
-    assert None in run["energy"] and "gamma" in run["note"]
+    assert None in run["energy"]
+    assert run["note"].startswith("IL(num_steps=8, gamma=0.5): ") and "gamma" in run["note"]
+
+
+def test_large_graphs_check_the_target_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(_explore, "MOST_DYNAMICS", 0)
+    for target in ((jnp.ones((2, 3)),), {"a": jnp.ones((2, 3))}):
+        with pytest.raises(ValueError, match=r"dendrax.explore: the target's tree .* is not that"):
+            dendrax.explore(lambda w, x: x @ w, *ARGS, target=target, path=tmp_path / "p.html")
+    with pytest.raises(ValueError, match=r"the target has shape \(3,\)"):
+        dendrax.explore(lambda w, x: x @ w, *ARGS, target=jnp.ones(3), path=tmp_path / "p.html")
+
+
+def test_when_parameters_learn_depends_on_the_rule(tmp_path):
+    def learns(rule, **options):
+        path = tmp_path / "page.html"
+        page = dendrax.explore(deep, *ARGS, rule=rule, vertices="primitive", path=path)
+        return read(page)["runs"][0]["learns"]["0"]
+
+    assert learns(IL(num_steps=5)) == "the end, t = 5"
+    assert learns(dendrax.IncrementalPC(num_steps=5, learning_rate=0.01)) == "every step"
+    assert learns(ZIL(timing="end", num_steps=40)) == "t = 39"
+    assert learns(ZIL(levelled=False)).count(",") == 3  # each use at its own time
+
+
+def test_vertices_with_similar_names_are_not_mixed_up(tmp_path):
+    @dendrax.vertex
+    def sin_1(w):
+        return 10.0 * w
+
+    def loss(w):
+        return jnp.sum(jnp.sin(jnp.sin(sin_1(w))))
+
+    w = jnp.full(3, 1.08, jnp.float32)
+    graph = dendrax.trace(loss, w, vertices="marked")
+    assert len({v.name for v in graph}) == len(graph)
+    page = dendrax.explore(loss, w, vertices="marked", path=tmp_path / "page.html")
+    payload = read(page)
+    (marked,) = [v for v in payload["vertices"] if v["name"] == "sin_1"]
+    values = payload["runs"][0]["sizes"][payload["num_slots"] + marked["slot"]]
+    assert values[0] == pytest.approx(10.8, rel=2e-3)
+
+
+def test_outputs_are_joined_by_their_sizes():
+    graph = dendrax.trace(lambda x: sum(map(jnp.sum, jnp.linalg.eigh(x))), jnp.eye(3))
+    together = joined(graph, graph["eigh/eigh"], [3.0, 4.0])
+    assert together == pytest.approx(np.sqrt((9 * 3.0**2 + 3 * 4.0**2) / (9 + 3)))
+
+
+def test_titles(tmp_path):
+    def title(fun):
+        return read(dendrax.explore(fun, *ARGS, path=tmp_path / "p.html"))["title"]
+
+    class Model:
+        def __call__(self, w, x):
+            return deep(w, x)
+
+    assert title(functools.partial(deep, count=2)) == "deep"
+    assert title(Model()) == "Model"
 
 
 def test_several_outputs_and_a_target(tmp_path):
     def two(w, x):
-        q, r = jnp.linalg.qr(jnp.sin(x @ w).T @ x + jnp.eye(3, dtype=w.dtype))
-        return q, jnp.tanh(r) @ w
+        values, vectors = jnp.linalg.eigh(jnp.sin(x @ w).T @ x + jnp.diag(x[0] * w[0, 0]))
+        return vectors, jnp.tanh(values) @ w
 
-    goal = (jnp.eye(3, dtype=jnp.float32), jnp.ones((3, 3), jnp.float32))
+    goal = (jnp.eye(3, dtype=jnp.float32), jnp.ones(3, jnp.float32))
     options = {"target": goal, "rule": (ZIL(), IL(5)), "vertices": "primitive"}
-    page = dendrax.explore(two, *ARGS, **options, path=tmp_path / "p.html")
-    assert len(read(page)["runs"]) == 2
+    payload = read(dendrax.explore(two, *ARGS, **options, path=tmp_path / "p.html"))
+    graph = dendrax.trace(two, *ARGS)
+    assert len(graph["eigh/eigh"].outputs) == 2
+    for run, rule in zip(payload["runs"], options["rule"], strict=True):
+        found = dendrax.run(graph, rule, target=goal, record="epsilon").epsilon[:]["eigh/eigh"]
+        together = np.concatenate([np.asarray(e).reshape(len(e), -1) for e in found], axis=1)
+        expected = np.sqrt(np.mean(np.square(together.astype(np.float64)), axis=1))
+        (slot,) = [v["slot"] for v in payload["vertices"] if v["name"] == "eigh/eigh"]
+        np.testing.assert_allclose(run["sizes"][slot], expected, rtol=2e-3)
 
 
 # ---- what is refused -----------------------------------------------------------------------------
@@ -233,6 +303,13 @@ def test_wrong_input(tmp_path):
             r"no error would arise(.|\n)*target",
         ),
         (lambda w: 3.0, (jnp.ones(3),), {}, ValueError, r"no parameter reaches the output"),
+        (
+            lambda w: (jnp.sum(w), w),
+            (jnp.ones(3),),
+            {},
+            ValueError,
+            r"lambda \*args: fun\(\*args\)\[0\]",
+        ),
         (deep, ARGS, {"rule": "ZIL"}, TypeError, r"rule"),
         (deep, ARGS, {"rule": ()}, ValueError, r"rule has 0 rules(.|\n)*one or two"),
         (deep, ARGS, {"rule": (ZIL(), IL(), ZIL())}, ValueError, r"rule has 3 rules"),
@@ -258,6 +335,8 @@ def test_paths_that_cannot_be_written(tmp_path):
         dendrax.explore(loss, jnp.ones(2), path=tmp_path / "file" / "page.html")
     with pytest.raises(OSError, match=r"cannot write .*it is a folder(.|\n)*Choose another path"):
         dendrax.explore(loss, jnp.ones(2), path=tmp_path)
+    with pytest.raises(OSError, match=r"cannot write .*File name too long"):
+        dendrax.explore(loss, jnp.ones(2), path=tmp_path / ("a" * 300 + ".html"))
     assert not ran and (tmp_path / "file").read_text() == "kept"
 
 

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import dendrax
@@ -14,6 +15,7 @@ from dendrax._graph import Pictured
 from dendrax.draw import _dot
 from dendrax.draw._plots import wave_sizes
 from dendrax.draw._scene import STYLES, Node, Wire
+from dendrax.draw._structure import rule_text
 from dendrax.models import problem
 
 
@@ -149,7 +151,7 @@ def test_wrong_input(figure_1, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"circuit of \d+ vertices would be unreadable"):
         draw.circuit(dendrax.trace(p.loss, p.model, p.inputs, p.target))
     (tmp_path / "file.svg").write_text("")
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match=r"draw.graph: cannot write .*below.svg"):
         draw.graph(figure_1, tmp_path / "file.svg" / "below.svg")
 
 
@@ -168,10 +170,13 @@ def test_every_plot_is_written(layers, tmp_path):
     graph, target = layers
     zil = dendrax.run(graph, ZIL(), target=target, record=("energy", "statistics"))
     il = dendrax.run(graph, IL(num_steps=6), target=target, record=("energy", "epsilon"))
-    draw.energy(il, tmp_path / "energy.svg")
+    figure = draw.energy(il, tmp_path / "energy.svg")
+    np.testing.assert_allclose(lines(figure)["total"].get_ydata(), il.energy)
     draw.wave(zil, tmp_path / "wave.png")
     draw.traces(il, path=tmp_path / "traces.pdf")
-    draw.traces(il, ["output"], tmp_path / "one.svg")
+    figure = draw.traces(il, ["output"], tmp_path / "one.svg")
+    expected = np.sqrt(np.mean(np.square(np.asarray(il.epsilon[:]["output"])), axis=(1, 2)))
+    np.testing.assert_allclose(lines(figure)["output"].get_ydata(), expected, rtol=1e-6)
     draw.compare([zil, il], tmp_path / "compare.svg")
     draw.compare({"one": zil, "two": il}, tmp_path / "named.svg")
     assert "IL(num_steps=6)" in (tmp_path / "compare.svg").read_text()
@@ -208,5 +213,74 @@ def test_plots_of_what_was_not_recorded(layers):
     with pytest.raises(TypeError, match=r"expected a Result, got int"):
         draw.energy(3)
     recorded = dendrax.run(graph, IL(num_steps=2), target=target, record="epsilon")
-    with pytest.raises(KeyError, match=r"nothing was recorded for \['nobody'\]"):
-        draw.traces(recorded, ["nobody"])
+    with pytest.raises(ValueError, match=r"nothing was recorded for \['nobody'\]"):
+        draw.traces(recorded, "nobody")
+    with pytest.raises(ValueError, match=r"draw.distances: no certificate"):
+        draw.distances([])
+    constant = dendrax.trace(lambda w: jnp.float32(3.0), jnp.ones(2))
+    with pytest.raises(ValueError, match=r"no vertex of this graph has an error"):
+        draw.wave(dendrax.run(constant, ZIL(), record="statistics"))
+
+
+def lines(figure):
+    return {line.get_label(): line for line in figure.axes[0].get_lines()}
+
+
+def test_records_of_errors_and_of_statistics_give_the_same_plots():
+    def two(x):
+        q, r = jnp.linalg.qr(jnp.sin(x))
+        return jnp.sum(q[:, 0]) + jnp.sum(r**2)
+
+    x = jax.random.normal(jax.random.key(0), (5, 2))
+    graph = dendrax.trace(two, x)
+    errors, statistics = (
+        wave_sizes(dendrax.run(graph, ZIL(), record=name)) for name in ("epsilon", "statistics")
+    )
+    np.testing.assert_allclose(errors, statistics, rtol=1e-5)
+
+
+def test_what_is_compared_is_all_there(layers):
+    graph, target = layers
+    result = dendrax.run(graph, IL(num_steps=3), target=target, record="energy")
+    figure = draw.compare([result, result])
+    assert len(figure.axes[0].get_lines()) == 2
+    np.testing.assert_allclose(figure.axes[0].get_lines()[1].get_ydata(), result.energy)
+
+
+def test_negative_energies_are_seen():
+    graph = dendrax.trace(
+        lambda w: -jnp.sum(jnp.tanh(jnp.sin(w) * 2.0)), jnp.full(3, 0.7, jnp.float32)
+    )
+    result = dendrax.run(graph, IL(num_steps=4, gamma=0.05), record="energy")
+    axes = draw.energy(result).axes[0]
+    assert axes.get_yscale() == "linear"
+    np.testing.assert_allclose(lines(axes.figure)["total"].get_ydata(), result.energy)
+    assert draw.compare([result]).axes[0].get_yscale() == "linear"
+
+
+def test_the_energies_of_all_levels_add_up():
+    def deep(w):
+        for _ in range(18):
+            w = jnp.tanh(w)
+        return jnp.sum(w**2)
+
+    graph = dendrax.trace(deep, jnp.ones(3, jnp.float32))
+    result = dendrax.run(graph, IL(num_steps=4, gamma=0.05), record="energy")
+    found = lines(draw.energy(result))
+    assert "8 more levels" in found
+    shares = [np.nan_to_num(line.get_ydata()) for name, line in found.items() if name != "total"]
+    np.testing.assert_allclose(np.sum(shares, axis=0), result.energy, rtol=1e-4)
+
+
+def test_distances_that_are_lost_are_named():
+    p = problem("mlp", small=True)
+    rule = IL(num_steps=60, gamma=90.0)
+    certificate = dendrax.check(p.loss, p.model, p.inputs, p.target, rule=rule)
+    found = lines(draw.distances(certificate))
+    assert any(name.endswith("not finite") for name in found)
+
+
+def test_rules_in_words_have_no_addresses():
+    rule = IL(num_steps=4, optimizer=optax.adam(0.1))
+    assert " at 0x" not in rule_text(rule) and len(rule_text(rule)) < 80
+    assert rule_text(IL(init=lambda v, mu: mu)).count("lambda") == 1

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dendrax
-from dendrax.draw import _dot
+from dendrax.draw import _dot, _picture
 from dendrax.draw._drawing import own_places
 from dendrax.draw._layout import Block, Link, place
 from dendrax.draw._plan import plan
@@ -104,6 +104,17 @@ def test_modules_of_dictionaries_and_of_plain_arguments():
     assert set(modules_of(plain)) == {()}
 
 
+def test_labels_leave_out_only_the_module_itself():
+    def loss(params, params_target):
+        return jnp.sum((params["a"] * params["b"] - params_target["a"]) ** 2)
+
+    tree = {"a": jnp.ones(2), "b": jnp.ones(2)}
+    graph = dendrax.trace(loss, tree, tree)
+    labels = labels_of(graph)
+    assert labels[graph["params['a']"].index] == "['a']"
+    assert labels[graph["params_target['a']"].index] == "params_target['a']"
+
+
 def test_words():
     assert shortened("model.blocks[10].attention.query.weight", 20) == "model.….query.weight"
     assert shortened("short", 20) == "short"
@@ -178,7 +189,7 @@ def test_what_dot_answers_is_understood(monkeypatch):
         assert len(dot.lines[c]) % 3 == 1
 
 
-def test_large_graphs_are_laid_out_quickly_enough_to_draw():
+def test_large_graphs_are_laid_out():
     def deep(w):
         for _ in range(400):
             w = w + jnp.sin(w * 2.0)
@@ -194,4 +205,33 @@ def test_jax_key_data_and_tokens_are_data():
         lambda w, key: jnp.sum(w * jax.random.normal(key, (3,))), jnp.ones(3), jax.random.key(0)
     )
     planned = plan(graph, silent=True)
-    assert any(s.silent for s in planned.seen.values())
+    styles = {s.text: s.style for s in planned.seen.values()}
+    assert styles["key"] == "data" and styles["w"] == "parameter" and "silent" in styles.values()
+
+
+def test_large_graphs_are_not_given_to_dot(monkeypatch):
+    monkeypatch.setattr(_picture, "has_dot", lambda: True)
+    monkeypatch.setattr(_picture, "dot_places", lambda planned: pytest.fail("dot was asked"))
+    monkeypatch.setattr(_picture, "MOST_FOR_DOT", 3)
+    graph = dendrax.trace(lambda w: w + jnp.sin(jnp.cos(jnp.exp(w))), 1.0)
+    assert dendrax.draw.graph(graph).svg
+
+
+def test_dot_that_takes_too_long(monkeypatch):
+    def run(command, **options):
+        raise subprocess.TimeoutExpired(command, options["timeout"])
+
+    monkeypatch.setattr(_dot.subprocess, "run", run)
+    monkeypatch.setattr(_dot, "has_dot", lambda: True)
+    with pytest.raises(RuntimeError, match=r"dot has not finished(.|\n)*layout='own'"):
+        dendrax.draw.graph(dendrax.trace(jnp.sin, 1.0), layout="dot")
+
+
+def test_source_lines_elsewhere(monkeypatch):
+    graph = dendrax.trace(lambda w: jnp.sin(w), 1.0)
+
+    def relpath(path):
+        raise ValueError("path is on mount 'D:', start on mount 'C:'")
+
+    monkeypatch.setattr("os.path.relpath", relpath)
+    assert "test_places.py" in source_of(graph["sin"]).place

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
+from dendrax._errors import is_ours
 from dendrax.cli._function import (
     BadInput,
     evaluated,
@@ -70,9 +71,9 @@ def speaking(console: Console) -> Iterator[None]:
     except BadInput as problem:
         _stop(console, f"dendrax: {problem}")
     except Exception as problem:
-        if str(problem).startswith("dendrax"):
-            _stop(console, str(problem))
-        if not users_line(problem) and not isinstance(problem, (TypeError, ValueError)):
+        if is_ours(problem):
+            _stop(console, str(problem.args[0]))
+        if not users_line(problem):
             raise
         _stop(console, f"dendrax: the function cannot be traced. {told(problem)}")
 

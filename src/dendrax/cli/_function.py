@@ -56,10 +56,12 @@ def find_function(spec: str, arguments: str | None) -> Function:
     module = _imported(module_name)
     fun = _attribute(module, module_name, attribute)
     names = {"jax": jax, "jnp": jnp, "np": np, "dendrax": dendrax, **vars(module)}
-    if arguments is not None:
-        found = evaluated(arguments, names, "--args")
-        return Function(attribute, fun, found if isinstance(found, tuple) else (found,), names)
-    return _with_own_arguments(spec, attribute, fun, names)
+    if arguments is None:
+        return _with_own_arguments(spec, attribute, fun, names)
+    found = evaluated(arguments, names, "--args")
+    args = found if isinstance(found, tuple) else (found,)
+    _check_arguments(spec, fun, args)
+    return Function(attribute, fun, args, names)
 
 
 def _imported(name: str) -> Any:
@@ -67,24 +69,20 @@ def _imported(name: str) -> Any:
     if here not in sys.path:
         sys.path.insert(0, here)
     path = pathlib.Path(name)
+    is_file = path.suffix == ".py"
+    if is_file and not path.is_file():
+        raise BadInput(f"there is no file {path}.")
     try:
-        if path.suffix == ".py":
-            return _loaded(path)
-        return importlib.import_module(name)
-    except ModuleNotFoundError as problem:
-        if problem.name is not None and name.startswith(problem.name):
+        return _loaded(path) if is_file else importlib.import_module(name)
+    except Exception as problem:
+        missing = problem.name if isinstance(problem, ModuleNotFoundError) else None
+        if not is_file and missing is not None and f"{name}.".startswith(f"{missing}."):
             remedy = "Is it installed, or in this folder? A file is named path/to/file.py:function."
             raise BadInput(f"there is no module '{name}'. {remedy}") from None
-        raise BadInput(f"importing '{name}' failed: {problem}") from problem
-    except FileNotFoundError:
-        raise BadInput(f"there is no file {path}.") from None
-    except Exception as problem:
         raise BadInput(f"importing '{name}' failed: {told(problem)}") from problem
 
 
 def _loaded(path: pathlib.Path) -> Any:
-    if not path.is_file():
-        raise FileNotFoundError(path)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -115,15 +113,15 @@ def _with_own_arguments(
         parameters = list(inspect.signature(fun).parameters.values())
     except (TypeError, ValueError):
         parameters = [inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY)]
-    needed = [p.name for p in parameters if p.default is p.empty and p.kind in _POSITIONAL]
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind != p.VAR_KEYWORD]
     if needed:
         raise BadInput(
             f"'{spec}' needs arguments ({', '.join(needed)}). Give them as Python, for instance "
             f"--args 'jnp.ones((3, 2)), jnp.ones(3)'; names of its module can be used. Or name a "
             "function without arguments that returns (fun, *args)."
         )
-    if parameters:
-        defaults = tuple(p.default for p in parameters if p.kind in _POSITIONAL)
+    defaults = tuple(p.default for p in parameters if p.kind in _POSITIONAL)
+    if defaults:
         return Function(attribute, fun, defaults, names)
     found = _called(spec, fun)
     if not isinstance(found, tuple) or not found or not callable(found[0]):
@@ -135,6 +133,19 @@ def _with_own_arguments(
 
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _check_arguments(spec: str, fun: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    try:
+        signature = inspect.signature(fun)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*args)
+    except TypeError as problem:
+        raise BadInput(
+            f"'{spec}' takes {signature}; --args gives {len(args)} by position: {problem}."
+        ) from None
 
 
 def _called(spec: str, fun: Callable[..., Any]) -> Any:

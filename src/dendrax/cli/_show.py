@@ -11,7 +11,7 @@ import dendrax
 from dendrax import LevelledGraph
 from dendrax.cli._explore import numbers, speaking
 from dendrax.cli._function import find_function
-from dendrax.cli._timing import Timing, timings
+from dendrax.cli._timing import MOST, Timing, timings
 from dendrax.draw._structure import shortened, source_of, type_text
 
 
@@ -66,7 +66,7 @@ def _delays(levelled: LevelledGraph, most: int) -> Table:
 
 
 def _parameters(levelled: LevelledGraph, most: int) -> Table:
-    table = Table("parameter", "type", "numbers", "level", "learns at", title="Parameters")
+    table = Table("parameter", "type", "numbers", "level", "learns at (Z-IL)", title="Parameters")
     graph = levelled.graph
     rows = []
     for v in graph.parameters:
@@ -90,7 +90,10 @@ def _timed(levelled: LevelledGraph, console: Console) -> list[Timing]:
 
 def _slowest(found: list[Timing], most: int) -> Table:
     table = Table("vertex", "type", "time", "source", title="Slowest vertices")
-    table.caption = "Prediction and message of one vertex, compiled by itself; medians."
+    table.caption = (
+        f"Prediction and message of one vertex, compiled by itself; medians. Of the {MOST} "
+        "different functions with the largest arrays."
+    )
     rows = [
         (t.vertex.name, type_text(t.vertex), f"{1e6 * t.seconds:.0f} µs", source_of(t.vertex).place)
         for t in found

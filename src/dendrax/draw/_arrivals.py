@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
-
 from dendrax._equations import prediction_error, root_mean_square
-from dendrax._gradient import clamp_for
 from dendrax._graph import Edge, Graph, Port
 from dendrax._local import linearise
 from dendrax._network import Clamp, constant_error, evaluate
@@ -27,11 +24,8 @@ class Arrivals(NamedTuple):
     messages: dict[Edge, float]
 
 
-def arrivals(graph: Graph, target: Any) -> Arrivals:
+def arrivals(graph: Graph, clamp: Clamp) -> Arrivals:
     """The sizes of everything at the time when the wave arrives."""
-    flat = None if target is None else jax.tree.leaves(target)
-    clamp = clamp_for(graph, flat)
-    assert clamp is not None
     values = evaluate(graph, graph.call.leaves())
     waiting = _output_errors(graph, clamp, values)
     found = Arrivals({}, {}, {})

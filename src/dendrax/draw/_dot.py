@@ -13,6 +13,7 @@ from dendrax.draw._drawing import BOX, DELAY, MARGIN, Places, Point, middle_of, 
 from dendrax.draw._plan import Connection, Plan
 
 POINTS = 72.0  # of an inch, in which dot counts
+PATIENCE = 120  # seconds
 
 
 def has_dot() -> bool:
@@ -30,19 +31,27 @@ def dot_places(plan: Plan) -> Places:
             "nothing.",
         )
     chains = {c: _chain(n, c) for n, c in enumerate(plan.connections)}
-    done = subprocess.run(
-        ["dot", "-Tplain"],
-        input="\n".join(_program(plan, chains)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise complain(
-            RuntimeError, f"dot failed: {done.stderr.strip()}", remedy="Use layout='own'."
-        )
-    nodes, lines, width = _parsed(done.stdout)
+    nodes, lines, width = _parsed(_asked("\n".join(_program(plan, chains))))
     return _places(plan, chains, nodes, lines, width)
+
+
+def _asked(program: str) -> str:
+    try:
+        done = subprocess.run(
+            ["dot", "-Tplain"],
+            input=program,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+    except subprocess.TimeoutExpired:
+        problem = f"dot has not finished after {PATIENCE} seconds; the graph is too large for it."
+        raise complain(RuntimeError, problem, remedy="Use layout='own'.") from None
+    if done.returncode:
+        problem = f"dot failed: {done.stderr.strip()}"
+        raise complain(RuntimeError, problem, remedy="Use layout='own'.")
+    return done.stdout
 
 
 def _chain(number: int, c: Connection) -> list[str]:
@@ -102,11 +111,9 @@ def _places(
         return MARGIN + point[0], _between(heights, point[1])
 
     def upwards(chain: list[str]) -> tuple[Point, ...]:
-        pieces = [lines[pair] for pair in itertools.pairwise(chain)]
-        points = [point for piece in reversed(pieces) for point in reversed(piece)]
-        kept = [points[0]]
-        for piece in reversed(pieces):  # between two delays the line runs on
-            back = piece[::-1]
+        pieces = [lines[pair][::-1] for pair in itertools.pairwise(chain)][::-1]
+        kept = [pieces[0][0]]
+        for back in pieces:  # between two delays the line runs on
             kept += [kept[-1], back[0], back[0]] * (back[0] != kept[-1]) + back[1:]
         return tuple(map(down, kept))
 

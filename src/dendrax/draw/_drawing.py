@@ -102,18 +102,20 @@ def drawn(plan: Plan, places: Places, *, shapes: bool) -> Scene:
     for points in places.delays.values():
         found += [Node(x, y, *DELAY, "", STYLES["delay"], title="delay") for x, y in points]
     if shapes:
-        for c, line in places.lines.items():
-            (x, y), toward = line[0], line[-1]
-            shift = 3 if toward[0] >= x else -3
-            anchor = "start" if toward[0] >= x else "end"
-            text = "" if c.shape == "scalar" else c.shape
-            found.append(Label(x + shift, y - 3, text, 7.5, anchor=anchor))
+        lines = [(c.shape, line) for c, line in places.lines.items() if c.shape != "scalar"]
+        found += [_shape_label(shape, line) for shape, line in lines]
     for index, s in plan.seen.items():
         x, y = places.vertices[index]
         title = "\n".join(filter(None, (s.vertex.name, type_text(s.vertex), s.vertex.source)))
         outline = "box" if s.vertex.kind == "internal" else "pill"
         found.append(Node(x, y, width_of(s.text), BOX, s.text, STYLES[s.style], outline, title))
     return Scene(max(places.width, 120.0), max(plan.rows, 1) * ROW, tuple(found))
+
+
+def _shape_label(shape: str, line: tuple[Point, ...]) -> Label:
+    """Where a line begins, on the side to which it goes."""
+    (x, y), right = line[0], line[-1][0] >= line[0][0]
+    return Label(x + (3 if right else -3), y - 3, shape, 7.5, anchor="start" if right else "end")
 
 
 def _subscript(number: int) -> str:

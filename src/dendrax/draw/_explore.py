@@ -15,16 +15,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dendrax._api import check_rule, level, run, trace
-from dendrax._atomic import write_atomically
 from dendrax._errors import complain, public
-from dendrax._gradient import clamp_for
+from dendrax._gradient import clamp_for, flat_target
 from dendrax._graph import Edge, Graph, Vertex
 from dendrax._level import LevelledGraph
+from dendrax._network import Clamp
+from dendrax.draw._file import check_writable, write
 from dendrax.draw._record import (
     HIGH,
     LOW,
     MAX_CODES,
     QUANTITIES,
+    STEPS,
     Track,
     delay_lines,
     is_too_large,
@@ -57,15 +59,16 @@ def explore(
     path: str | os.PathLike[str] = "explorer.html",
     title: str | None = None,
 ) -> pathlib.Path:
-    """Write a page on which errors run through the graph of a function; open it in any browser.
+    """Write a page on which errors run through the graph of a function, for any current browser.
 
     Play and scrub through the time of inference, click a vertex for its source line, its local
     function and its error over time, search, collapse modules and delays, compare two rules. The
     page is one file and asks for nothing from the network.
 
-    Of graphs with more than 250 vertices, or if the record would be too large, Z-IL shows the
-    errors as the wave arrives, and not what happens behind it. The records of other rules are
-    sampled if they are too large. The page says so.
+    Of graphs with more than 250 vertices that have an error, or if the record would be too large,
+    Z-IL shows the errors as the wave arrives, and not what happens behind it. The records of other
+    rules are sampled if they are too large. The page says so. (IL on that many vertices takes
+    minutes to compile; `vertices="layer"`, its default, has far fewer.)
 
     **Arguments:**
 
@@ -101,19 +104,17 @@ def explore(
     check_writable(path)
     chosen = vertices or ("layer" if any(r.vertices == "layer" for r in rules) else "primitive")
     graph = trace(fun, *args, argnums=argnums, vertices=chosen)
-    _check_clamped(graph, target)
-    name = title or getattr(fun, "__qualname__", type(fun).__name__)
-    page = explorer_page(graph, rules, target, name)
-    try:
-        write_atomically(path, page.encode())
-    except OSError as problem:
-        raise _unwritable(path, problem.strerror) from problem
-    return pathlib.Path(path)
+    return write(path, _explorer_page(graph, rules, target, title or _name_of(fun)).encode())
 
 
-def explorer_page(graph: Graph, rules: Sequence[Rule], target: Any, title: str) -> str:
-    """The page as text."""
-    levelled = level(graph)
+def _name_of(fun: Any) -> str:
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    return getattr(fun, "__qualname__", type(fun).__name__)
+
+
+def _explorer_page(graph: Graph, rules: Sequence[Rule], target: Any, title: str) -> str:
+    levelled, clamp = level(graph), _checked_clamp(graph, target)
     slots = list(graph.active)
     if not slots:
         raise complain(
@@ -126,42 +127,25 @@ def explorer_page(graph: Graph, rules: Sequence[Rule], target: Any, title: str) 
     for rule in rules:
         large = len(slots) > MOST_DYNAMICS or is_too_large(levelled, slots, budget=budget)
         if large and isinstance(rule, ZIL) and rule.is_wave:
-            tracks.append(track_wave(rule, levelled, slots, target))
+            tracks.append(track_wave(rule, levelled, slots, clamp))
         else:
             result = run(graph, rule, target=target, record=("energy", "statistics"))
             tracks.append(track(result, levelled, slots, budget=budget))
     return _page(title, _packed(_payload(levelled, slots, tracks, title), tracks))
 
 
-def check_writable(path: str | os.PathLike[str]) -> None:
-    """Complain before the work, not after it."""
-    target = pathlib.Path(path)
-    folder = next(p for p in (target.absolute().parent, *target.absolute().parents) if p.exists())
-    reason = ""
-    if target.is_dir():
-        reason = "it is a folder"
-    elif not folder.is_dir():
-        reason = f"{folder} is not a folder"
-    elif not os.access(folder, os.W_OK):
-        reason = f"{folder} is not writable"
-    if reason:
-        raise _unwritable(path, reason)
-
-
-def _unwritable(path: str | os.PathLike[str], reason: str | None) -> Exception:
-    return complain(
-        OSError, f"cannot write {os.fspath(path)}: {reason}.", remedy="Choose another path."
-    )
-
-
-def _check_clamped(graph: Graph, target: Any) -> None:
-    if target is None and clamp_for(graph, None) is None:
+def _checked_clamp(graph: Graph, target: Any) -> Clamp:
+    clamp = clamp_for(graph, flat_target(graph, target))
+    if clamp is None:
+        several = " Of (loss, aux) only the loss: lambda *args: fun(*args)[0]."
         raise complain(
             ValueError,
             "the function does not return a scalar loss, so nothing would be clamped and no error "
             "would arise.",
-            remedy="Give a target, of the shape of the result, or a function that returns a loss.",
+            remedy="Give a target, of the shape of the result, or a function that returns a loss."
+            + several * (len(graph.outputs) > 1),
         )
+    return clamp
 
 
 # ---- the data ------------------------------------------------------------------------------------
@@ -178,6 +162,7 @@ def _payload(
         runs.append(
             {
                 "rule": one.rule,
+                "learns": one.learns,
                 "times": one.times.tolist(),
                 "energy": [_rounded(value) for value in one.energy.tolist()],
                 "offset": offset,
@@ -194,7 +179,7 @@ def _payload(
         "num_delays": levelled.num_delays,
         "num_slots": len(slots),
         "statistics": QUANTITIES,
-        "scale": {"low": LOW, "high": HIGH},
+        "scale": {"low": LOW, "high": HIGH, "steps": STEPS},
         "vertices": [
             {
                 **_vertex(levelled, v),
@@ -212,16 +197,13 @@ def _payload(
 
 def _vertex(levelled: LevelledGraph, v: Vertex) -> dict[str, Any]:
     source = source_of(v)
-    level_of = levelled.level_of.get(v.index)
-    learns = "" if level_of is None or v.kind != "parameter" else f"t = {level_of - 1}"
+    level = levelled.level_of.get(v.index)
     return {
         "name": v.name,
         "kind": v.kind,
         "shape": type_text(v),
-        "size": sum(_size(aval) for aval in v.outputs),
-        "level": level_of,
-        "silent": level_of is None and v.kind != "data",
-        "learns": learns,
+        "level": level,
+        "silent": level is None and v.kind != "data",
         "source": source.place,
         "code": source.code,
         "local": local_text(v, levelled.graph),
@@ -230,10 +212,6 @@ def _vertex(levelled: LevelledGraph, v: Vertex) -> dict[str, Any]:
 
 def _rounded(value: float) -> float | None:
     return float(f"{value:.6g}") if math.isfinite(value) else None
-
-
-def _size(aval: Any) -> int:
-    return functools.reduce(int.__mul__, aval.shape, 1)
 
 
 def _edges(levelled: LevelledGraph, rows: Sequence[int]) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ def painted(scene: Scene, kind: str, dpi: int = 200) -> bytes:
     axes.set(xlim=(0, scene.width), ylim=(scene.height, 0))
     axes.axis("off")
     for order, shape in enumerate(scene.shapes):
-        _PAINTERS[type(shape)](axes, shape, scene, order)
+        _PAINTERS[type(shape)](axes, shape, order)
     stream = io.BytesIO()
     # No date: the same picture gives the same file.
     dated = {"CreationDate": None} if kind == "pdf" else {}
@@ -38,7 +38,7 @@ def painted(scene: Scene, kind: str, dpi: int = 200) -> bytes:
     return stream.getvalue()
 
 
-def _node(axes: Any, node: Node, scene: Scene, order: int) -> None:
+def _node(axes: Any, node: Node, order: int) -> None:
     from matplotlib.patches import Circle, FancyBboxPatch, Polygon
 
     look = {
@@ -61,14 +61,12 @@ def _node(axes: Any, node: Node, scene: Scene, order: int) -> None:
         _write(axes, node.x, node.y, node.text, 10.5, INK, "center", "center", order)
 
 
-def _wire(axes: Any, wire: Wire, scene: Scene, order: int) -> None:
+def _wire(axes: Any, wire: Wire, order: int) -> None:
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 
     path = Path(wire.points, [Path.MOVETO, *[Path.CURVE4] * (len(wire.points) - 1)])
-    head = {"": "-", "arrow": "-|>", "bar": "-["}[wire.head]
-    if wire.head == "bar":
-        head = "|-|,widthA=0,widthB=0.35"
+    head = {"": "-", "arrow": "-|>", "bar": "|-|,widthA=0,widthB=0.35"}[wire.head]
     axes.add_patch(
         FancyArrowPatch(
             path=path,
@@ -82,12 +80,12 @@ def _wire(axes: Any, wire: Wire, scene: Scene, order: int) -> None:
     )
 
 
-def _label(axes: Any, label: Label, scene: Scene, order: int) -> None:
+def _label(axes: Any, label: Label, order: int) -> None:
     place = {"start": "left", "middle": "center", "end": "right"}[label.anchor]
     _write(axes, label.x, label.y, label.text, label.size, label.colour, place, "baseline", order)
 
 
-def _band(axes: Any, band: Band, scene: Scene, order: int) -> None:
+def _band(axes: Any, band: Band, order: int) -> None:
     axes.axhspan(band.y, band.y + band.height, color="#f5f6f8", linewidth=0, zorder=order)
 
 

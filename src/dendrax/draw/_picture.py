@@ -7,21 +7,21 @@ import pathlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dendrax._atomic import write_atomically
 from dendrax._errors import complain, one_of, public
 from dendrax._graph import Graph
 from dendrax._level import LevelledGraph
 from dendrax.draw._circuit import check_small, circuit_scene
 from dendrax.draw._dot import dot_places, has_dot
 from dendrax.draw._drawing import drawn, own_places
+from dendrax.draw._file import file_kind, write
 from dendrax.draw._paint import painted
 from dendrax.draw._plan import plan
 from dendrax.draw._scene import Scene, as_svg
 
-KINDS = ("svg", "png", "pdf")
 LAYOUTS = ("auto", "dot", "own")
 MOST_SHAPES = 60  # of a larger graph the shapes would cover the picture
 MOST_IN_NOTEBOOK = 400
+MOST_FOR_DOT = 500  # vertices and delays; dot takes long over more
 
 
 @dataclass(frozen=True)
@@ -41,21 +41,7 @@ class Picture:
     def save(self, path: str | os.PathLike[str]) -> pathlib.Path:
         """Write the drawing; the end of the path says as what."""
         kind = file_kind(path)
-        content = self.svg.encode() if kind == "svg" else painted(self.scene, kind)
-        write_atomically(path, content)
-        return pathlib.Path(path)
-
-
-def file_kind(path: str | os.PathLike[str]) -> str:
-    """``"svg"``, ``"png"`` or ``"pdf"``, from the end of the path."""
-    suffix = pathlib.Path(path).suffix
-    if suffix.lower()[1:] not in KINDS:
-        raise complain(
-            ValueError,
-            f"cannot write {os.fspath(path)!r}: '{suffix}' is not a kind of picture.",
-            remedy="End the path in .svg, .png or .pdf.",
-        )
-    return suffix.lower()[1:]
+        return write(path, self.svg.encode() if kind == "svg" else painted(self.scene, kind))
 
 
 @public("dendrax.draw.graph")
@@ -76,7 +62,8 @@ def graph(
 
     - `graph`: from `dendrax.trace`; from `dendrax.level`, then with its delays.
     - `path`: if given, where to save it; ends in `.svg`, `.png` or `.pdf`.
-    - `layout`: `"dot"` asks graphviz, `"own"` needs nothing, `"auto"` is `"dot"` if installed.
+    - `layout`: `"dot"` asks graphviz, `"own"` needs nothing, `"auto"` is `"dot"` if it is
+      installed and the graph is not too large for it.
     - `shapes`: whether to write shapes at the edges; by default for small graphs.
     - `silent`: whether to show what carries no error (constants, integers, `stop_gradient`).
 
@@ -96,7 +83,8 @@ def graph(
     if path is not None:
         file_kind(path)
     planned = plan(graph, silent=silent)
-    by_dot = layout == "dot" or (layout == "auto" and has_dot())
+    few = len(planned.seen) + planned.num_delays <= MOST_FOR_DOT
+    by_dot = layout == "dot" or (layout == "auto" and few and has_dot())
     places = dot_places(planned) if by_dot else own_places(planned)
     small = len(planned.seen) <= MOST_SHAPES
     return _done(drawn(planned, places, shapes=small if shapes is None else shapes), path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dendrax._graph import Edge, Graph, Vertex
@@ -43,6 +44,11 @@ class Plan:
     connections: tuple[Connection, ...]
     rows: int
 
+    @property
+    def num_delays(self) -> int:
+        """How many identity vertices are drawn."""
+        return sum(c.delay for c in self.connections)
+
 
 def plan(graph: Graph | LevelledGraph, *, silent: bool, as_vertices: bool = False) -> Plan:
     """The vertices and connections of a picture.
@@ -51,61 +57,73 @@ def plan(graph: Graph | LevelledGraph, *, silent: bool, as_vertices: bool = Fals
     what carries no error; without it, data connect to what they reach through such vertices.
     ``as_vertices`` makes every delay a vertex of the picture.
     """
-    if as_vertices:
-        graph = graph.expand() if isinstance(graph, LevelledGraph) else graph
-        levelled, delays = level_graph(graph), {}
-    else:
-        levelled, delays = _with_delays(graph)
-    base = levelled.graph
-    rows, labels = rows_of(levelled), labels_of(base)
-    seen = {
-        v.index: Seen(v, rows[v.index], shortened(labels[v.index], 26), _is_silent(levelled, v))
-        for v in base
-        if rows[v.index] >= 0 and (silent or not (_is_silent(levelled, v) or v.kind == "data"))
-    }
-    connections = [
-        Connection(
-            port.vertex,
-            v.index,
-            shape_text(base[port.vertex].outputs[port.output]),
-            delays.get(Edge(port, v.index), 0),
-            Edge(port, v.index) not in levelled.delays,
-        )
-        for v in base
-        for port in v.inputs
-        if v.index in seen and port.vertex in seen
-    ]
+    levelled, delays = _levels_and_delays(graph, as_vertices)
+    seen = _seen(levelled, silent)
+    connections = _connections(levelled, delays, seen)
     if not silent:
-        connections += _data_connections(base, seen, labels)
+        data, more = _data_below(levelled.graph, seen)
+        seen, connections = seen | data, connections + more
     count = max((s.row for s in seen.values()), default=-1) + 1
     return Plan(seen, tuple(connections), count)
 
 
-def _with_delays(graph: Graph | LevelledGraph) -> tuple[LevelledGraph, dict[Edge, int]]:
+def _levels_and_delays(
+    graph: Graph | LevelledGraph, as_vertices: bool
+) -> tuple[LevelledGraph, Mapping[Edge, int]]:
+    if as_vertices:
+        return level_graph(graph.expand() if isinstance(graph, LevelledGraph) else graph), {}
     if isinstance(graph, LevelledGraph):
-        return graph, dict(graph.delays)
+        return graph, graph.delays
     contracted, delays = contract_graph(graph)
     return level_graph(contracted), delays
 
 
-def _is_silent(levelled: LevelledGraph, v: Vertex) -> bool:
-    return v.kind == "internal" and v.index not in levelled.level_of
+def _seen(levelled: LevelledGraph, silent: bool) -> dict[int, Seen]:
+    rows, labels = rows_of(levelled), labels_of(levelled.graph)
+
+    def is_silent(v: Vertex) -> bool:
+        return v.kind == "internal" and v.index not in levelled.level_of
+
+    return {
+        v.index: Seen(v, rows[v.index], shortened(labels[v.index], 26), is_silent(v))
+        for v in levelled.graph
+        if rows[v.index] >= 0 and (silent or not (is_silent(v) or v.kind == "data"))
+    }
 
 
-def _data_connections(graph: Graph, seen: dict[int, Seen], labels: list[str]) -> list[Connection]:
+def _connections(
+    levelled: LevelledGraph, delays: Mapping[Edge, int], seen: Mapping[int, Seen]
+) -> list[Connection]:
+    graph = levelled.graph
+    edges = [Edge(port, v.index) for v in graph if v.index in seen for port in v.inputs]
+    return [
+        Connection(
+            source.vertex,
+            user,
+            shape_text(graph[source.vertex].outputs[source.output]),
+            delays.get(Edge(source, user), 0),
+            Edge(source, user) not in levelled.delays,
+        )
+        for source, user in edges
+        if source.vertex in seen
+    ]
+
+
+def _data_below(graph: Graph, seen: Mapping[int, Seen]) -> tuple[dict[int, Seen], list[Connection]]:
     """Data join the picture below the vertices that they reach, directly or through hidden ones."""
+    labels = labels_of(graph)
+    data: dict[int, Seen] = {}
     found: list[Connection] = []
     for v in graph.data:
-        reached = _reached(graph, v, seen)
-        if not reached:
-            continue
-        found += [Connection(v.index, user, shape_text(v.outputs[0]), 0, True) for user in reached]
-        row = max(seen[user].row for user in reached) + 1
-        seen[v.index] = Seen(v, row, shortened(labels[v.index], 26), False)
-    return found
+        if reached := _reached(graph, v, seen):
+            row = 1 + max(seen[user].row for user in reached)
+            data[v.index] = Seen(v, row, shortened(labels[v.index], 26), False)
+            shape = shape_text(v.outputs[0])
+            found += [Connection(v.index, user, shape, 0, True) for user in reached]
+    return data, found
 
 
-def _reached(graph: Graph, start: Vertex, seen: dict[int, Seen]) -> list[int]:
+def _reached(graph: Graph, start: Vertex, seen: Mapping[int, Seen]) -> list[int]:
     found: dict[int, None] = {}
     passed, waiting = {start.index}, [start]
     while waiting:

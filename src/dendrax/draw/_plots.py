@@ -8,18 +8,18 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dendrax._atomic import write_atomically
 from dendrax._errors import complain, public
 from dendrax._gradient import Record, Result
-from dendrax._graph import Vertex
-from dendrax._level import LevelledGraph, level_graph
+from dendrax._graph import Graph, Vertex
+from dendrax._level import level_graph
 from dendrax.certify import Certificate
+from dendrax.draw._file import file_kind, write
 from dendrax.draw._paint import matplotlib_or_complain
-from dendrax.draw._picture import file_kind
+from dendrax.draw._record import emitted_ports, statistics_of
 from dendrax.draw._structure import rule_text, shortened
 
 MOST_LINES = 12
@@ -27,7 +27,7 @@ MOST_LINES = 12
 
 @public("dendrax.draw.energy")
 def energy(result: Result, path: str | os.PathLike[str] | None = None) -> Any:
-    """Plot the energy over time: in total, and the share of each level.
+    """Plot the energy over time: in total, and the share of each level (of the upper twelve).
 
     **Arguments:** `result`: from `dendrax.run(..., record="energy")`; `path`: where to save it.
 
@@ -45,13 +45,17 @@ def energy(result: Result, path: str | os.PathLike[str] | None = None) -> Any:
     """
     total = np.asarray(_recorded(result, "energy"), np.float64)
     figure, axes = _figure()
-    times = np.arange(len(total))
     shares = _by_level(result)
-    for level in sorted(shares)[:MOST_LINES]:
-        shade = 0.85 * level / max(max(shares), 1)
-        axes.plot(times, _positive(shares[level]), color=_ramp(shade), lw=1, label=f"level {level}")
-    axes.plot(times, _positive(total), color="#111111", lw=2.2, label="total")
-    axes.set(xlabel="time t", ylabel="energy", yscale="log", title=rule_text(result.rule))
+    shown = list(shares.items())[:MOST_LINES]
+    rest = [share for _, share in list(shares.items())[MOST_LINES:]]
+    curves = [
+        Curve(f"level {level}", share, 1.0, _ramp(0.85 * k / max(len(shown) - 1, 1)))
+        for k, (level, share) in enumerate(shown)
+    ]
+    if rest:
+        curves.append(Curve(f"{len(rest)} more levels", np.sum(rest, axis=0), 1.0, "#b0b0b0"))
+    _paint_curves(axes, [*curves, Curve("total", total, 2.2, "#111111")], "energy")
+    axes.set_title(rule_text(result.rule))
     return _done(figure, axes, path)
 
 
@@ -108,21 +112,26 @@ def paint_wave(axes: Any, sizes: np.ndarray, *, is_wave: bool) -> None:
 def wave_sizes(result: Result) -> np.ndarray:
     """The root mean square of the errors of each level (row) at each time (column)."""
     record, sizes = _errors(result)
-    levelled = level_of_record(record)
-    rows = []
-    for level in levelled.levels:
-        found = [sizes[v.name] for v in level if v.name in sizes]
-        weights = [_size(v) for v in level if v.name in sizes]
+    graph, rows = record.graph, []
+    for level in level_graph(graph).levels:
+        found = [(_size(graph, v), sizes[v.name]) for v in level if v.name in sizes]
         if found:
-            squares = sum(w * np.square(s) for w, s in zip(weights, found, strict=True))
-            rows.append(np.sqrt(squares / sum(weights)))
+            with np.errstate(over="ignore"):  # behind the wave of Z-IL errors may grow
+                squares = sum(weight * np.square(size) for weight, size in found)
+            rows.append(np.sqrt(squares / max(sum(weight for weight, _ in found), 1)))
+    if not rows:
+        raise complain(
+            ValueError,
+            "no vertex of this graph has an error.",
+            remedy="Name the arguments that learn with argnums= of dendrax.trace.",
+        )
     return np.array(rows)
 
 
 @public("dendrax.draw.traces")
 def traces(
     result: Result,
-    vertices: Sequence[Vertex | str] | None = None,
+    vertices: Vertex | str | Sequence[Vertex | str] | None = None,
     path: str | os.PathLike[str] | None = None,
 ) -> Any:
     """Plot the size of single vertices' errors over time.
@@ -148,20 +157,19 @@ def traces(
         largest = sorted(sizes, key=lambda name: -np.max(np.nan_to_num(sizes[name])))
         chosen = largest[:MOST_LINES]
     else:
-        chosen = [v.name if isinstance(v, Vertex) else v for v in vertices]
+        several = [vertices] if isinstance(vertices, (str, Vertex)) else vertices
+        chosen = [v.name if isinstance(v, Vertex) else v for v in several]
         unknown = [name for name in chosen if name not in sizes]
         if unknown:
             raise complain(
-                KeyError,
+                ValueError,
                 f"nothing was recorded for {unknown}.",
                 remedy=f"Vertices with an error: {', '.join(list(sizes)[:8])}, ...",
             )
     figure, axes = _figure()
-    for name in chosen:
-        axes.plot(_positive(sizes[name]), lw=1.5, label=shortened(name, 30))
-    axes.set(
-        xlabel="time t", ylabel="size of the error", yscale="log", title=rule_text(result.rule)
-    )
+    curves = [Curve(shortened(name, 30), sizes[name], 1.5) for name in chosen]
+    _paint_curves(axes, curves, "size of the error")
+    axes.set_title(rule_text(result.rule))
     return _done(figure, axes, path)
 
 
@@ -186,12 +194,14 @@ def compare(
         dendrax.draw.compare([dendrax.run(graph, rule, record="energy") for rule in rules])
         ```
     """
-    named = results if isinstance(results, Mapping) else {rule_text(r.rule): r for r in results}
+    energies = [
+        np.asarray(_recorded(result, "energy"), np.float64)
+        for result in (results.values() if isinstance(results, Mapping) else results)
+    ]
+    names = list(results) if isinstance(results, Mapping) else [rule_text(r.rule) for r in results]
     figure, axes = _figure()
-    for name, result in named.items():
-        values = np.asarray(_recorded(result, "energy"), np.float64)
-        axes.plot(_positive(values), lw=1.8, label=name)
-    axes.set(xlabel="time t", ylabel="energy", yscale="log")
+    curves = [Curve(name, energy, 1.8) for name, energy in zip(names, energies, strict=True)]
+    _paint_curves(axes, curves, "energy")
     return _done(figure, axes, path)
 
 
@@ -221,18 +231,19 @@ def distances(
         ```
     """
     several = [certificates] if isinstance(certificates, Certificate) else list(certificates)
+    if not several:
+        raise complain(ValueError, "no certificate.", remedy="Make one with dendrax.check.")
     relative = [[row.distance / (row.norm or 1.0) for row in c.rows] for c in several]
     positive = [value for values in relative for value in values if 0 < value < np.inf]
     floor = min(positive, default=1e-16) / 10
-    names = [shortened(row.name, 28) for row in several[0].rows] if several else []
+    names = [shortened(row.name, 28) for row in several[0].rows]
     figure, axes = _figure(height=1.6 + 0.24 * len(names))
     axes.set(xscale="log", xlabel="distance to backpropagation's gradient, relative")
     axes.set_xlim(floor / 3, 3 * max(positive, default=100 * floor))
     for k, (certificate, values) in enumerate(zip(several, relative, strict=True)):
         places = np.arange(len(values)) + 0.16 * (k - (len(several) - 1) / 2)
-        name = rule_text(certificate.rule)
-        exact = f"{name}: exactly 0" if certificate.exact else name
-        axes.plot(np.maximum(values, floor), places, "o", ms=5, label=exact)
+        name = rule_text(certificate.rule) + _remark(certificate, values)
+        axes.plot(np.maximum(values, floor), places, "o", ms=5, label=name)
     axes.set_yticks(range(len(names)), names, fontsize=8, parse_math=False)
     axes.invert_yaxis()
     axes.axvspan(floor / 3, floor * 2, color="#e4f4e8", lw=0)
@@ -240,12 +251,14 @@ def distances(
     return _done(figure, axes, path, legend=False)
 
 
+def _remark(certificate: Certificate, distances: Sequence[float]) -> str:
+    if certificate.exact:
+        return ": exactly 0"
+    lost = sum(not np.isfinite(value) for value in distances)
+    return f": {lost} of {len(distances)} not finite" if lost else ""
+
+
 # ---- what was recorded ---------------------------------------------------------------------------
-
-
-def level_of_record(record: Record) -> LevelledGraph:
-    """The levels of the graph that a record is about."""
-    return level_graph(record.graph)
 
 
 def _recorded(result: Result, name: str) -> Any:
@@ -271,7 +284,7 @@ def _errors(result: Result) -> tuple[Record, dict[str, np.ndarray]]:
         record = _recorded(result, "epsilon")
         return record, {v.name: _rms(e) for v, e in record[:].items()}
     record = _recorded(result, "statistics")
-    return record, {v.name: _first(s) for v, s in record[:].items()}
+    return record, {v.name: statistics_of(record, v.name)[:, 0] for v in record[:]}
 
 
 def _rms(errors: Any) -> np.ndarray:
@@ -285,22 +298,18 @@ def _total(energies: Any) -> np.ndarray:
     return np.sum([np.asarray(part, np.float64) for part in parts], axis=0)
 
 
-def _first(statistics: Any) -> np.ndarray:
-    parts = statistics if isinstance(statistics, tuple) else (statistics,)
-    return np.max([np.asarray(part, np.float64)[:, 0] for part in parts], axis=0)
-
-
 def _by_level(result: Result) -> dict[int, np.ndarray]:
+    """The energy of each level over time, from the output down."""
     record = _recorded(result, "energies")
-    level_of = level_of_record(record).level_of
+    level_of = level_graph(record.graph).level_of
     shares: dict[int, np.ndarray] = {}
     for v, found in record[:].items():
         shares[level_of[v]] = shares.get(level_of[v], 0) + _total(found)
-    return shares
+    return dict(sorted(shares.items()))
 
 
-def _size(v: Vertex) -> int:
-    return sum(int(np.prod(aval.shape)) for aval in v.outputs)
+def _size(graph: Graph, v: Vertex) -> int:
+    return sum(v.outputs[port.output].size for port in emitted_ports(graph, v))
 
 
 # ---- figures -------------------------------------------------------------------------------------
@@ -311,9 +320,23 @@ def _figure(height: float = 3.4) -> tuple[Any, Any]:
     return figure, figure.add_subplot()
 
 
-def _positive(values: np.ndarray) -> np.ndarray:
-    """What a logarithmic axis can show."""
-    return np.where(np.isfinite(values) & (values > 0), values, np.nan)
+class Curve(NamedTuple):
+    """A line over time."""
+
+    name: str
+    values: np.ndarray
+    width: float
+    colour: Any = None
+
+
+def _paint_curves(axes: Any, curves: Sequence[Curve], label: str) -> None:
+    """On a logarithmic axis, without exact zeros; a linear one if something is negative."""
+    finite = [c.values[np.isfinite(c.values)] for c in curves]
+    scale = "linear" if any((values < 0).any() for values in finite) else "log"
+    for name, values, width, colour in curves:
+        hidden = ~np.isfinite(values) | ((scale == "log") & (values <= 0))
+        axes.plot(np.where(hidden, np.nan, values), lw=width, color=colour, label=name)
+    axes.set(xlabel="time t", ylabel=label, yscale=scale)
 
 
 def _ramp(part: float) -> Any:
@@ -333,7 +356,7 @@ def _done(figure: Any, axes: Any, path: Any, *, legend: bool = True) -> Any:
 
 def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
     """Write a figure."""
-    write_atomically(path, figure_bytes(figure, file_kind(path)))
+    write(path, figure_bytes(figure, file_kind(path)))
 
 
 def figure_bytes(figure: Any, kind: str) -> bytes:

@@ -12,15 +12,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dendrax._gradient import Result
-from dendrax._graph import Edge, Port, Vertex
+from dendrax._gradient import Record, Result
+from dendrax._graph import Edge, Graph, Port, Vertex
 from dendrax._level import LevelledGraph
+from dendrax._network import Clamp
 from dendrax.draw._arrivals import arrivals
-from dendrax.draw._structure import rule_text
+from dendrax.draw._structure import learning_times, rule_text
 from dendrax.rules import Rule
 
 QUANTITIES = ("error", "x", "mu")
 LOW, HIGH = -45.0, 45.0  # powers of ten
+STEPS = 65532  # between them; even, so that 1 has a code of its own
 LOST = 65535  # the code of what is not finite
 MAX_CODES = 800_000  # of a page; two bytes each
 
@@ -30,6 +32,7 @@ class Track:
     """One run over time.
 
     - ``rule``: in words.
+    - ``learns``: when each parameter does, in words.
     - ``times``: those that were kept.
     - ``energy``: at these times.
     - ``codes``: rows of quantities and of places in delay lines, columns of times.
@@ -40,6 +43,7 @@ class Track:
     """
 
     rule: str
+    learns: dict[int, str]
     times: np.ndarray
     energy: np.ndarray
     codes: np.ndarray
@@ -58,20 +62,22 @@ def track(
     rows = np.concatenate([statistics, waiting]) if len(waiting) else statistics
     count = rows.shape[1]
     kept = _kept_times(count, len(rows), budget)
-    note = ""
+    notes = [result.advice] if result.advice else []
     if len(kept) < count:
-        note = (
-            f"{rule_text(result.rule)}: the record of {count} time steps is too large to embed; "
-            f"{len(kept)} of them are shown."
+        notes.append(
+            f"The record of {count} time steps is too large to embed; {len(kept)} of them are "
+            "shown."
         )
+    rule = rule_text(result.rule)
     return Track(
-        rule=rule_text(result.rule),
+        rule=rule,
+        learns=learning_times(result.rule, levelled, last=count - 1),
         times=kept,
         energy=np.asarray(result.energy, np.float64)[kept],
         codes=encode(rows[:, kept]),
         delayed=bool(len(waiting)),
         wave=bool(getattr(result.rule, "is_wave", False)),
-        note=f"{note} {result.advice}".strip(),
+        note=f"{rule}: {' '.join(notes)}" if notes else "",
     )
 
 
@@ -85,31 +91,33 @@ def encode(sizes: np.ndarray) -> np.ndarray:
     """Non-negative numbers -> codes: 0 is exactly zero, `LOST` is not finite."""
     with np.errstate(divide="ignore", invalid="ignore"):
         place = (np.log10(sizes) - LOW) / (HIGH - LOW)
-    codes = 1 + np.round(np.clip(place, 0.0, 1.0) * (LOST - 2))
+    codes = 1 + np.round(np.clip(place, 0.0, 1.0) * STEPS)
     codes = np.where(sizes == 0, 0, np.where(np.isfinite(sizes), codes, LOST))
     return codes.astype("<u2")
 
 
 def decode(codes: np.ndarray) -> np.ndarray:
     """The inverse of `encode`, to 0.2 %."""
-    sizes = 10.0 ** (LOW + (codes.astype(np.float64) - 1) / (LOST - 2) * (HIGH - LOW))
+    sizes = 10.0 ** (LOW + (codes.astype(np.float64) - 1) / STEPS * (HIGH - LOW))
     return np.where(codes == 0, 0.0, np.where(codes == LOST, np.nan, sizes))
 
 
-def track_wave(rule: Rule, levelled: LevelledGraph, slots: Sequence[Vertex], target: Any) -> Track:
+def track_wave(rule: Rule, levelled: LevelledGraph, slots: Sequence[Vertex], clamp: Clamp) -> Track:
     """The record of a wave from its arrivals: one column, in which each row has its own time.
 
     What passes through a delay line does not change, so there is one row for the whole line.
     """
-    found = arrivals(levelled.graph, target)
-    emitted = levelled.graph.flow.emitted
-    ports = [[Port(v.index, o) for o in emitted[v.index]] for v in slots]
-    errors = [max(found.errors[port] for port in of) for of in ports]
-    values = [max(found.values[port] for port in of) for of in ports]
+    graph, last = levelled.graph, max(levelled.level_of[v.index] for v in slots)
+    found = arrivals(graph, clamp)
+    errors, values = (
+        [float(joined(graph, v, [sizes[port] for port in emitted_ports(graph, v)])) for v in slots]
+        for sizes in (found.errors, found.values)
+    )
     waiting = [found.messages[edge] for edge, delay in levelled.delays.items() if delay]
     return Track(
         rule=rule_text(rule),
-        times=np.arange(max(levelled.level_of[v.index] for v in slots) + 1),
+        learns=learning_times(rule, levelled, last=last),
+        times=np.arange(last + 1),
         energy=np.zeros(0),
         codes=encode(np.array([*errors, *values, *values, *waiting])[:, None]),
         delayed=bool(waiting),
@@ -130,15 +138,30 @@ def _kept_times(count: int, rows: int, budget: int) -> np.ndarray:
 def _sizes(result: Result, slots: Sequence[Vertex]) -> np.ndarray:
     """Rows: the error of every slot, then the values, then the predictions."""
     assert result.statistics is not None
-    moments = result.statistics[:]
-    tables = [_largest(moments[v.name]) for v in slots]
+    tables = [statistics_of(result.statistics, v.name) for v in slots]
     return np.concatenate(list(np.moveaxis(np.stack(tables), 2, 0)))
 
 
-def _largest(found: Any) -> np.ndarray:
-    """A vertex with several outputs is as far off as the worst of them."""
-    parts = found if isinstance(found, tuple) else (found,)
-    return np.max([np.asarray(part, np.float64) for part in parts], axis=0)
+def statistics_of(record: Record, vertex: str | int) -> np.ndarray:
+    """Error, value and prediction (columns) of a vertex over time (rows)."""
+    found, v = record[:][vertex], record.graph[vertex]
+    return joined(record.graph, v, found if isinstance(found, tuple) else (found,))
+
+
+def joined(graph: Graph, v: Vertex, parts: Sequence[Any]) -> np.ndarray:
+    """One root mean square from those of each output of a vertex that carries errors."""
+    if len(parts) == 1:
+        return np.asarray(parts[0], np.float64)
+    weights = [v.outputs[port.output].size for port in emitted_ports(graph, v)]
+    squares = [
+        w * np.square(np.asarray(p, np.float64)) for w, p in zip(weights, parts, strict=True)
+    ]
+    return np.sqrt(sum(squares) / max(sum(weights), 1))
+
+
+def emitted_ports(graph: Graph, v: Vertex) -> list[Port]:
+    """The outputs of a vertex that carry errors."""
+    return [Port(v.index, o) for o in graph.flow.emitted[v.index]]
 
 
 def _waiting(result: Result, levelled: LevelledGraph) -> np.ndarray:
@@ -149,8 +172,8 @@ def _waiting(result: Result, levelled: LevelledGraph) -> np.ndarray:
     if not delays or not getattr(result.rule, "levelled", False):
         return np.zeros((0, 0))
     assert result.statistics is not None
-    moments = result.statistics[:]
-    return np.stack([_largest(moments[v])[:, 0] for v in _written_delays(levelled)])
+    record = result.statistics
+    return np.stack([statistics_of(record, v)[:, 0] for v in _written_delays(levelled)])
 
 
 def _written_delays(levelled: LevelledGraph) -> list[int]:

@@ -52,10 +52,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Wire:
-    """A line through points: straight pieces between cubic curves, four points each but the first.
-
-    ``points`` are as in SVG's path: a start, then triples of control point, control point, end.
-    """
+    """A line of cubic curves: a start, then for each curve two control points and its end."""
 
     points: tuple[tuple[float, float], ...]
     colour: str = WIRE

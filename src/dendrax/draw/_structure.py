@@ -22,6 +22,7 @@ import jax
 from dendrax._graph import Graph, Vertex
 from dendrax._level import LevelledGraph
 from dendrax._local import Constant, Equation, identity
+from dendrax.rules import IncrementalPC, Timed
 
 Path = tuple[str, ...]
 
@@ -38,10 +39,35 @@ def type_text(v: Vertex) -> str:
 
 def rule_text(rule: Any) -> str:
     """The rule with the settings that are not its defaults: ``IL(num_steps=30)``."""
-    fields = [f for f in dataclasses.fields(rule) if f.init]
-    changed = [f for f in fields if getattr(rule, f.name) != f.default]
-    settings = ", ".join(f"{f.name}={getattr(rule, f.name)!r}" for f in changed)
+    fields = [
+        (f.name, getattr(rule, f.name), f.default) for f in dataclasses.fields(rule) if f.init
+    ]
+    changed = [(name, value) for name, value, default in fields if repr(value) != repr(default)]
+    settings = ", ".join(f"{name}={_setting_text(value)}" for name, value in changed)
     return f"{type(rule).__name__}({settings})"
+
+
+def _setting_text(value: Any) -> str:
+    """A setting without addresses in memory, which would differ from run to run."""
+    text = repr(value)
+    if " at 0x" in text or len(text) > 60:
+        return getattr(value, "__name__", type(value).__name__)
+    return text
+
+
+def learning_times(rule: Any, levelled: LevelledGraph, *, last: int) -> dict[int, str]:
+    """When each parameter learns, by index, in words; ``last`` is the last time step."""
+    learned = [v.index for v in levelled.graph.parameters if v.index in levelled.level_of]
+    if isinstance(rule, IncrementalPC):
+        return dict.fromkeys(learned, "every step")
+    if not isinstance(rule, Timed):
+        return dict.fromkeys(learned, f"the end, t = {last}")
+    times: dict[int, list[int]] = {index: [] for index in learned}
+    for edge, t in rule.schedule(levelled).learn_at.items():
+        times[edge.source.vertex].append(t)
+    return {
+        index: "t = " + ", ".join(map(str, sorted(set(found)))) for index, found in times.items()
+    }
 
 
 def shortened(text: str, most: int) -> str:
@@ -85,10 +111,13 @@ def modules_of(graph: Graph) -> list[tuple[str, ...]]:
 
 def labels_of(graph: Graph) -> list[str]:
     """The names of the vertices, without what all parameters have in common."""
-    shared = "".join(_shared(graph))
+    shared = _shared(graph)
+    steps = [_steps(v.name) for v in graph]
     return [
-        v.name[len(shared) :].lstrip(".") if shared and v.name.startswith(shared) else v.name
-        for v in graph
+        "".join(path[len(shared) :]).lstrip(".")
+        if shared and len(path) > len(shared) and path[: len(shared)] == shared
+        else "".join(path)
+        for path in steps
     ]
 
 
@@ -159,12 +188,14 @@ class Source:
 
 
 def source_of(v: Vertex, around: int = 2) -> Source:
-    """The source line of a vertex."""
+    """The source line of a vertex, and as many around it."""
     found = re.fullmatch(r"(.*?):(\d+)(?::\d+)?(?: \((.*)\))?", v.source)
     if found is None:
         return Source(v.source, "")
     file, line, function = found[1], int(found[2]), found[3]
-    numbered = ((n, linecache.getline(file, n).rstrip()) for n in range(line - around, line + 3))
+    numbered = (
+        (n, linecache.getline(file, n).rstrip()) for n in range(line - around, line + around + 1)
+    )
     shown = [f"{'>' if n == line else ' '} {n:>4}  {text}" for n, text in numbered if text]
     return Source(
         f"{_near(file)}:{line}" + f" ({function})" * bool(function),
@@ -174,7 +205,10 @@ def source_of(v: Vertex, around: int = 2) -> Source:
 
 def _near(file: str) -> str:
     """The path from here, or the end of one that lies elsewhere."""
-    relative = os.path.relpath(file) if os.path.isabs(file) else file
+    try:
+        relative = os.path.relpath(file) if os.path.isabs(file) else file
+    except (ValueError, OSError):  # another drive; a folder that is gone
+        relative = ".."
     return relative if not relative.startswith("..") else os.sep.join(file.split(os.sep)[-3:])
 
 

@@ -33,7 +33,10 @@ def picture_cells(library: Library, *, seed: int) -> list[Cell]:
             _draw(library, seed, pathlib.Path(folder), work)
             plots = sorted(pathlib.Path(folder).glob("*.svg"))
             page = pathlib.Path(folder) / "explorer.html"
-            return {"plots": {p.stem: p.read_text() for p in plots}, "explorer": page.read_text()}
+            return {
+                "plots": {plot.stem: plot.read_text(encoding="utf-8") for plot in plots},
+                "explorer": page.read_text(encoding="utf-8"),
+            }
 
     return [Cell("pictures", f"{MODEL} in pictures", settings, measure)]
 
@@ -43,7 +46,7 @@ def _draw(library: Library, seed: int, folder: pathlib.Path, work: Work) -> None
     work.report(0.0, "recording every error")
     graph = dendrax.trace(loss, *arguments, vertices="layer")
     zil, il = (dendrax.run(graph, rule, record=("energy", "statistics")) for rule in RULES)
-    draw.graph(dendrax.level(graph), folder / "levelled-graph.svg")
+    draw.graph(dendrax.level(graph), folder / "levelled-graph.svg", layout="own")
     draw.wave(zil, folder / "wave-under-zil.svg")
     draw.wave(il, folder / "wave-under-il.svg")
     draw.energy(il, folder / "energy-under-il.svg")
