@@ -138,6 +138,30 @@ def test_delays_stand_in_their_rows():
     assert all(any(abs(y - h) < 1e-6 for h in heights) for _, y in points)
 
 
+def chain_of_skips(count):
+    def loss(w, x):
+        for _ in range(count):
+            x = jnp.tanh(x * w)
+        return jnp.sum(x)
+
+    return dendrax.level(dendrax.trace(loss, jnp.ones(2, jnp.float32), jnp.ones(2, jnp.float32)))
+
+
+def test_many_delays_are_drawn_as_one_for_each_line():
+    levelled = chain_of_skips(40)
+    assert levelled.num_delays > 1000
+    picture = dendrax.draw.graph(levelled, layout="own").svg
+    longest = max(levelled.delays.values())
+    assert picture.count("delays</title>") == sum(delay > 1 for delay in levelled.delays.values())
+    assert f">×{longest}<" in picture
+
+
+def test_what_nobody_could_read_is_refused():
+    with pytest.raises(ValueError, match=r"would be unreadable(.|\n)*dendrax.explore"):
+        dendrax.draw.graph(chain_of_skips(400))
+    assert chain_of_skips(400)._repr_svg_() is None
+
+
 def test_expanded_graphs_show_the_same_delays():
     levelled = dendrax.level(dendrax.trace(lambda w: w + jnp.sin(jnp.cos(w)), 1.0))
     first, second = (plan(g, silent=False) for g in (levelled, levelled.expand()))

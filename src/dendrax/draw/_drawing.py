@@ -41,7 +41,7 @@ def width_of(text: str) -> float:
     return max(30.0, len(text) * LETTER + 14)
 
 
-def middle_of(row: int) -> float:
+def middle_of(row: float) -> float:
     """The height at which a row stands."""
     return (row + 0.5) * ROW
 
@@ -59,7 +59,8 @@ def own_places(plan: Plan) -> Places:
             continue
         passing[c] = len(blocks)
         links += [Link(at[c.user], len(blocks)), Link(len(blocks), at[c.source])]
-        blocks.append(Block(upper + 1, lower - 1, DELAY[0] if c.delay else 6.0))
+        wide = DELAY[0] + (18.0 if plan.collapsed else 0.0)
+        blocks.append(Block(upper + 1, lower - 1, wide if c.delay else 6.0))
     x = place(blocks, links, GAP)
     vertices = {
         i: (MARGIN + x[b], middle_of(s.row))
@@ -71,7 +72,10 @@ def own_places(plan: Plan) -> Places:
         lines[c] = _line(plan, vertices, c, across)
         if c.delay and across is not None:
             first = plan.seen[c.source].row - 1
-            delays[c] = tuple((across, middle_of(first - k)) for k in range(c.delay))
+            rows = (
+                [first - (c.delay - 1) / 2] if plan.collapsed else range(first, first - c.delay, -1)
+            )
+            delays[c] = tuple((across, middle_of(row)) for row in rows)
     width = max((MARGIN + x[b] + block.width / 2 for b, block in enumerate(blocks)), default=0)
     return Places(vertices, delays, lines, width + 16)
 
@@ -99,8 +103,11 @@ def drawn(plan: Plan, places: Places, *, shapes: bool) -> Scene:
     for c, line in places.lines.items():
         colour = STYLES["delay"].line if c.delay else WIRE
         found.append(Wire(line, colour, "arrow", dashed=c.silent))
-    for points in places.delays.values():
-        found += [Node(x, y, *DELAY, "", STYLES["delay"], title="delay") for x, y in points]
+    for c, points in places.delays.items():
+        text = f"×{c.delay}" if len(points) < c.delay else ""
+        size = (max(DELAY[0], width_of(text)) if text else DELAY[0], DELAY[1])
+        title = f"{c.delay} delays" if text else "delay"
+        found += [Node(x, y, *size, text, STYLES["delay"], title=title) for x, y in points]
     if shapes:
         lines = [(c.shape, line) for c, line in places.lines.items() if c.shape != "scalar"]
         found += [_shape_label(shape, line) for shape, line in lines]

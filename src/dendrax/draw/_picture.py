@@ -15,12 +15,13 @@ from dendrax.draw._dot import dot_places, has_dot
 from dendrax.draw._drawing import drawn, own_places
 from dendrax.draw._file import file_kind, write
 from dendrax.draw._paint import painted
-from dendrax.draw._plan import plan
+from dendrax.draw._plan import Plan, plan
 from dendrax.draw._scene import Scene, as_svg
 
 LAYOUTS = ("auto", "dot", "own")
 MOST_SHAPES = 60  # of a larger graph the shapes would cover the picture
 MOST_IN_NOTEBOOK = 400
+MOST_EXTENT = 100_000
 MOST_FOR_DOT = 500  # vertices and delays; dot takes long over more
 
 
@@ -60,7 +61,8 @@ def graph(
 
     **Arguments:**
 
-    - `graph`: from `dendrax.trace`; from `dendrax.level`, then with its delays.
+    - `graph`: from `dendrax.trace`; from `dendrax.level`, then with its delays (more than a
+      thousand are drawn as one box for each line, with their number).
     - `path`: if given, where to save it; ends in `.svg`, `.png` or `.pdf`.
     - `layout`: `"dot"` asks graphviz, `"own"` needs nothing, `"auto"` is `"dot"` if it is
       installed and the graph is not too large for it.
@@ -83,6 +85,7 @@ def graph(
     if path is not None:
         file_kind(path)
     planned = plan(graph, silent=silent)
+    _check_size(planned)
     few = len(planned.seen) + planned.num_delays <= MOST_FOR_DOT
     by_dot = layout == "dot" or (layout == "auto" and few and has_dot())
     places = dot_places(planned) if by_dot else own_places(planned)
@@ -121,7 +124,7 @@ def circuit(graph: Graph | LevelledGraph, path: str | os.PathLike[str] | None = 
 def notebook_svg(graph: Graph | LevelledGraph) -> str | None:
     """How a notebook shows a graph; ``None``, its text, if it is large."""
     planned = plan(graph, silent=False)
-    if len(planned.seen) > MOST_IN_NOTEBOOK:
+    if len(planned.seen) > MOST_IN_NOTEBOOK or planned.extent > MOST_EXTENT:
         return None
     scene = drawn(planned, own_places(planned), shapes=len(planned.seen) <= MOST_SHAPES)
     return as_svg(scene)
@@ -132,6 +135,16 @@ def _done(scene: Scene, path: Any) -> Picture:
     if path is not None:
         picture.save(path)
     return picture
+
+
+def _check_size(planned: Plan) -> None:
+    if planned.extent > MOST_EXTENT:
+        raise complain(
+            ValueError,
+            f"a drawing of {len(planned.seen)} vertices, whose lines pass "
+            f"{planned.extent - len(planned.seen)} rows, would be unreadable.",
+            remedy="Trace with vertices='layer', or look at the graph with dendrax.explore.",
+        )
 
 
 def _check_graph(graph: Any) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dendrax._graph import Edge, Graph, Vertex
 from dendrax._level import LevelledGraph, contract_graph, level_graph
 from dendrax.draw._structure import labels_of, rows_of, shape_text, shortened
+
+MOST_DELAYS = 1000
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,21 @@ class Plan:
     connections: tuple[Connection, ...]
     rows: int
 
-    @property
+    @functools.cached_property
     def num_delays(self) -> int:
-        """How many identity vertices are drawn."""
+        """How many identity vertices there are."""
         return sum(c.delay for c in self.connections)
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether the delays of a connection are drawn as one: single ones would be too many."""
+        return self.num_delays > MOST_DELAYS
+
+    @property
+    def extent(self) -> int:
+        """How many places there are to find: of vertices, and of lines in the rows they pass."""
+        passed = (self.seen[c.source].row - self.seen[c.user].row - 1 for c in self.connections)
+        return len(self.seen) + sum(max(rows, 0) for rows in passed)
 
 
 def plan(graph: Graph | LevelledGraph, *, silent: bool, as_vertices: bool = False) -> Plan:
