@@ -1,108 +1,10 @@
-"""The explorer in a real browser: opened, played, scrubbed, clicked, searched, collapsed, compared.
-
-They need Chromium (Debian: ``apt install chromium``; or name one in DENDRAX_CHROMIUM).
-"""
-
-import os
-import pathlib
-import shutil
+"""The explorer in a real browser: played, scrubbed, clicked, searched, collapsed, compared."""
 
 import jax.numpy as jnp
-import pytest
 
 import dendrax
 from dendrax import IL, ZIL
-from dendrax.models import problem
-
-sync_api = pytest.importorskip("playwright.sync_api")
-
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-FOUND = [os.environ.get("DENDRAX_CHROMIUM"), *map(shutil.which, NAMES)]
-CHROMIUM = next((path for path in FOUND if path), None)
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def visit(chromium):
-    """Opens a page, and sees to it that nothing was asked of the network and nothing went wrong."""
-    contexts, troubles = [], []
-
-    def opened(path, **options):
-        context = chromium.new_context(**{"viewport": {"width": 1200, "height": 800}} | options)
-        contexts.append(context)
-        page = context.new_page()
-        own = pathlib.Path(path).absolute().as_uri()
-        page.on("console", lambda m: troubles.append(m.text) if m.type != "log" else None)
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("request", lambda r: troubles.append(r.url) if r.url != own else None)
-        page.goto(own)
-        page.wait_for_selector("body[data-ready=yes]", timeout=5000)
-        return page
-
-    yield opened
-    assert not troubles
-    for context in contexts:
-        context.close()
-
-
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory):
-    """The page of a model, made once."""
-    folder, made = tmp_path_factory.mktemp("pages"), {}
-
-    def page(name, *rules):
-        if (name, rules) not in made:
-            p = problem(name, small=True)
-            path = folder / f"{name}{len(made)}.html"
-            args = (p.model, p.inputs, p.target)
-            made[name, rules] = dendrax.explore(p.loss, *args, rule=rules, path=path)
-        return made[name, rules]
-
-    return page
-
-
-@pytest.fixture
-def mlp(visit, pages):
-    return visit(pages("mlp", ZIL(), IL(num_steps=12)))
-
-
-def state(page, name):
-    return page.evaluate(f"explorer.state.{name}")
-
-
-def picture(page):
-    """The picture of the first pane, as the numbers of its pixels."""
-    page.evaluate("explorer.draw()")
-    return page.evaluate("explorer.panes[0].canvas.toDataURL()")
-
-
-def wait_until(page, condition):
-    """Playwright's own way of waiting would be forbidden by the page's security policy."""
-    for _ in range(200):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    raise TimeoutError(condition)
-
-
-def index_of(page, name):
-    return page.evaluate(f"explorer.data.vertices.findIndex((v) => v.name === {name!r})")
-
-
-def click(page, index, *, times=1):
-    """A click where a vertex is seen."""
-    x, y = page.evaluate(f"Object.values(explorer.panes[0].screen({index}))")
-    page.mouse.click(x, y, click_count=times)
-
+from tests.draw.browser import click, focus, index_of, picture, state, wait_until
 
 # ---- time ----------------------------------------------------------------------------------------
 
@@ -150,6 +52,25 @@ def test_a_wave_is_zero_ahead_of_itself(mlp):
     assert wrong == []
 
 
+def test_choosing_the_other_rule(mlp):
+    mlp.click("#compare")
+    long, short = (mlp.evaluate(f"explorer.data.runs[{k}].last") for k in (1, 0))
+    assert long > short
+    mlp.click(".rule button >> nth=1")
+    mlp.keyboard.press("End")
+    before = picture(mlp)
+    button = mlp.locator(".rule button").first
+    button.focus()
+    mlp.keyboard.press("Enter")
+    assert mlp.evaluate("explorer.panes[0].run") == 0 and state(mlp, "run") == 0
+    assert mlp.inner_text("#clock") == f"t = {short} of {short}"
+    assert mlp.get_attribute("#time", "max") == mlp.input_value("#time") == str(short)
+    assert picture(mlp) != before
+    assert button.evaluate("(button) => button === document.activeElement")
+    pressed = [b.get_attribute("aria-pressed") for b in mlp.locator(".rule button").all()]
+    assert pressed == ["true", "false"]
+
+
 # ---- choosing ------------------------------------------------------------------------------------
 
 
@@ -175,10 +96,48 @@ def test_search_finds_and_goes_there(mlp):
     mlp.keyboard.press("/")
     mlp.keyboard.type("layers[1] weight")
     assert mlp.locator("#matches li").count() == 1
+    query = mlp.locator("#query")
+    assert query.get_attribute("aria-expanded") == "true"
+    assert query.get_attribute("role") == "combobox"
+    marked = query.get_attribute("aria-activedescendant")
+    assert mlp.get_attribute(f"#{marked}", "aria-selected") == "true"
+    assert mlp.get_attribute(f"#{query.get_attribute('aria-controls')}", "role") == "listbox"
     mlp.keyboard.press("Enter")
     assert state(mlp, "chosen") == index_of(mlp, "model.layers[1].weight")
+    assert focus(mlp) == "CANVAS" and query.get_attribute("aria-expanded") == "false"
+    assert query.get_attribute("aria-activedescendant") is None
+    mlp.keyboard.press("ArrowUp")  # the keys walk on from there
+    assert state(mlp, "chosen") != index_of(mlp, "model.layers[1].weight")
     mlp.fill("#query", "nothing is called this")
     assert "no vertex has this" in mlp.inner_text("#matches")
+
+
+def test_an_empty_search(mlp):
+    for text in ("", "nothing is called this"):
+        mlp.fill("#query", text)
+        for key in ("Enter", "ArrowDown", "ArrowUp"):
+            mlp.press("#query", key)  # an error would be among the troubles
+    assert state(mlp, "chosen") is None
+    mlp.fill("#query", "layers")
+    mlp.press("#query", "ArrowDown")
+    assert mlp.get_attribute("#query", "aria-activedescendant") == "match1"
+
+
+def test_the_matches_close_on_a_click_elsewhere(mlp):
+    mlp.fill("#query", "layers[1] weight")
+    mlp.click("#summary")
+    assert mlp.is_hidden("#matches") and mlp.get_attribute("#query", "aria-expanded") == "false"
+    mlp.focus("#query")  # and are there again
+    mlp.click("#matches li")
+    assert state(mlp, "chosen") == index_of(mlp, "model.layers[1].weight")
+    assert mlp.is_hidden("#matches") and focus(mlp) == "CANVAS"
+
+
+def test_arrows_begin_at_the_output(mlp):
+    for key in ("ArrowDown", "ArrowUp"):
+        mlp.keyboard.press("Escape")
+        mlp.keyboard.press(key)
+        assert mlp.evaluate("explorer.data.vertices[explorer.state.chosen].level") == 0
 
 
 def test_keys(mlp):
@@ -197,7 +156,7 @@ def test_keys(mlp):
     mlp.keyboard.press(" ")
     assert not state(mlp, "playing")
     mlp.keyboard.press("?")
-    assert mlp.is_visible("#keys")
+    assert mlp.is_visible("#keys") and mlp.get_attribute("#help", "aria-expanded") is None
     mlp.keyboard.press("Escape")
     assert mlp.is_hidden("#keys")
     mlp.evaluate("explorer.goTo(explorer.data.vertices.findIndex((v) => v.level === 2))")
@@ -223,8 +182,16 @@ def test_modules_collapse_and_open(visit, pages):
     assert state(page, "chosenModule") == module and "Open this module" in page.inner_text("#panel")
     click(page, inside, times=2)
     assert not page.evaluate(f"explorer.state.collapsed.has({module!r})")
+    assert page.input_value("#depth") == "some"
+    page.select_option("#depth", "1")
+    assert page.evaluate(f"explorer.state.collapsed.has({module!r})")
+    page.evaluate(f"explorer.goTo({inside})")
+    assert page.input_value("#depth") == "some"
     page.keyboard.press("m")  # some are still closed: open them
     assert page.evaluate("explorer.scene.blocks.length") == count
+    assert page.input_value("#depth") == "0"
+    page.keyboard.press("m")
+    assert page.input_value("#depth") == "1"
 
 
 def test_delays_are_written_out_and_collapsed(visit, pages):
@@ -234,6 +201,48 @@ def test_delays_are_written_out_and_collapsed(visit, pages):
     assert page.get_attribute("#delays", "aria-pressed") == "true" and picture(page) != flat
     page.keyboard.press("d")
     assert not state(page, "delays") and picture(page) == flat
+
+
+def test_delays_of_collapsed_modules_wait_in_their_rows(visit, tmp_path):
+    """Seen in the pixels: a place in a delay line is empty until the wave is in its row."""
+
+    def loss(p, x):
+        low = x @ p["a"]["u"]  # deep in the first module
+        top = low @ p["a"]["v"]
+        other = jnp.sin(top @ p["b"]["u"]) @ p["b"]["v"]
+        return jnp.sum((0.1 * low + top + other) @ p["c"]["u"])
+
+    w = 0.3 * jnp.ones((3, 3)) + jnp.eye(3)
+    p = {"a": {"u": w, "v": w}, "b": {"u": w, "v": w}, "c": {"u": w}}
+    page = visit(dendrax.explore(loss, p, jnp.ones((2, 3)), path=tmp_path / "delays.html"))
+    page.select_option("#depth", "1")
+    page.click("#delays")
+    seen = page.evaluate("""() => {
+        const { scene, camera, data, colours, panes: [pane] } = explorer, [run] = data.runs;
+        const level = (edge) => data.vertices[edge.source].level, seen = [];
+        const copy = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+        const colourAt = (x, row, t) => {
+            Object.assign(camera, { zoom: 4, x: 200 - 4 * x, y: 200 - 4 * scene.middle(row) });
+            explorer.state.time = t;
+            pane.draw();
+            copy.drawImage(pane.canvas, -200, -200);
+            return `rgb(${[...copy.getImageData(0, 0, 1, 1).data].slice(0, 3).join(",")})`;
+        };
+        for (const wire of scene.wires.filter(({ block }) => block >= 0)) {
+            const { x } = scene.blocks[wire.block], edges = wire.edges.filter((e) => e.delay > 0);
+            for (let row = wire.to + 1; edges.length && row < wire.from; row++) {
+                const sizes = edges.map((edge) => run.waiting(edge, level(edge) - 1 - row, row));
+                seen.push({
+                    deep: level(edges[0]) > wire.from, worst: sizes.indexOf(Math.max(...sizes)),
+                    before: colourAt(x, row, row - 1), then: colourAt(x, row, row),
+                    expected: errorColour(Math.max(...sizes), run.range, colours).css,
+                });
+            }
+        }
+        return seen; }""")
+    assert any(place["deep"] for place in seen) and any(place["worst"] for place in seen)
+    for place in seen:
+        assert place["before"] == "rgb(255,255,255)" and place["then"] == place["expected"]
 
 
 def test_two_rules_side_by_side(mlp):
@@ -252,8 +261,35 @@ def test_light_and_dark(visit, pages):
     dark, light = (visit(path, color_scheme=scheme) for scheme in ("dark", "light"))
     shade = "getComputedStyle(document.body).backgroundColor"
     assert dark.evaluate(shade) != light.evaluate(shade)
+    for page in (dark, light):
+        assert min(chip_contrasts(page)) >= 4.5
     light.click("#theme")
     assert light.evaluate(shade) == dark.evaluate(shade)
+
+
+def chip_contrasts(page):
+    """Of the words for each kind of vertex, as WCAG counts."""
+    return page.evaluate("""() => {
+        const light = (colour) => colour.match(/\\d+/g).slice(0, 3).map((c) => c / 255)
+            .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+            .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+        return ["parameter", "internal", "data"].map((kind) => {
+            explorer.goTo(explorer.data.vertices.findIndex((v) => v.kind === kind));
+            const { color, backgroundColor } = getComputedStyle(document.querySelector(".chip"));
+            const [low, high] = [light(color), light(backgroundColor)].sort((a, b) => a - b);
+            return (high + 0.05) / (low + 0.05);
+        }); }""")
+
+
+def test_the_height_of_rows_belongs_to_a_scene(mlp):
+    low, high = (
+        mlp.evaluate(f"buildScene(explorer.data, explorer.state, {row}).height") for row in (56, 99)
+    )
+    assert high > low
+    fitted = mlp.evaluate("explorer.scene.height")
+    mlp.keyboard.press("s")
+    mlp.keyboard.press("s")
+    assert mlp.evaluate("explorer.scene.height") == fitted
 
 
 def test_a_phone(visit, pages):
@@ -272,56 +308,3 @@ def test_a_phone(visit, pages):
     assert panel["x"] >= 0 and panel["x"] + panel["width"] <= 390.5
     for name in ("#play", "#time", "#query"):
         assert page.is_visible(name)
-
-
-# ---- large and wicked ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["rnn", "transformer"])
-def test_models_open_and_play(name, visit, pages):
-    page = visit(pages(name, ZIL()))
-    page.keyboard.press("End")
-    assert page.evaluate("explorer.drawn") > 0
-    page.keyboard.press("m")
-
-
-def test_a_graph_of_two_thousand_vertices_is_interactive(visit, tmp_path):
-    def deep(w, x):
-        for _ in range(500):
-            x = 0.5 * x + jnp.sin(x @ w)
-        return jnp.sum(x**2)
-
-    path = dendrax.explore(deep, 0.1 * jnp.eye(3), jnp.ones((2, 3)), path=tmp_path / "large.html")
-    page = visit(path)  # ready within 5 s, or this fails
-    assert len(page.evaluate("explorer.data.vertices.map((v) => v.name)")) >= 2000
-    assert "as the wave arrives" in page.inner_text("#note")
-    page.keyboard.press("End")
-    page.fill("#query", "sin_400")
-    page.press("#query", "Enter")
-    assert state(page, "chosen") == index_of(page, "sin_400")
-
-
-def test_scripts_in_names_stay_text(visit, tmp_path):
-    evil = "</script><script>window.pwned = 1</script><img src=x onerror='window.pwned = 1'>"
-
-    def loss(p):
-        return jnp.sum(jnp.sin(p[evil]) ** 2)
-
-    path = dendrax.explore(loss, {evil: jnp.ones(3)}, path=tmp_path / "evil.html", title=evil)
-    page = visit(path)
-    assert page.inner_text("#title") == evil
-    page.fill("#query", "script")
-    page.press("#query", "Enter")
-    assert evil in page.inner_text("#panel h2")
-    assert page.evaluate("window.pwned") is None
-
-
-def test_a_sampled_record_has_a_visible_note(visit, tmp_path, monkeypatch):
-    monkeypatch.setattr("dendrax.draw._explore.MAX_CODES", 300)
-    p = problem("mlp", small=True)
-    path = tmp_path / "sampled.html"
-    dendrax.explore(p.loss, p.model, p.inputs, p.target, rule=IL(num_steps=60), path=path)
-    page = visit(path)
-    assert "is too large to embed" in page.inner_text("#note") and page.is_visible("#note")
-    page.keyboard.press("End")
-    assert state(page, "time") == 60

@@ -8,6 +8,7 @@ class App {
       collapsed: new Set(), delays: false, silent: false, compare: data.runs.length > 1, run: 0,
     };
     this.camera = { x: 0, y: 0, zoom: 1 };
+    this.rowHeight = 56; // wide graphs get taller rows
     this.panes = [];
     this.panel = new Panel(this);
     this.setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
@@ -49,7 +50,7 @@ class App {
   }
 
   layOut() {
-    this.scene = buildScene(this.data, this.state);
+    this.scene = buildScene(this.data, this.state, this.rowHeight);
   }
 
   changed() {
@@ -70,10 +71,10 @@ class App {
     const { state, data, colours } = this, runs = this.shownRuns();
     const series = runs.map((run) => ({
       name: label(run.rule, 28), colour: RUN_COLOURS[data.runs.indexOf(run) % RUN_COLOURS.length],
-      points: run.energy.map((energy, i) => [run.times[i], energy === null ? null : Math.abs(energy)]),
+      points: run.energy.map((energy, i) => [run.times[i], energy ?? NaN]), // JSON has no NaN
     }));
     this.energyAxis = drawCurves(document.getElementById("energy"), series, {
-      last: this.lastTime(), time: state.time, title: "energy", colours });
+      last: this.lastTime(), time: state.time, title: "energy", colours, signed: true });
     drawLegend(document.getElementById("legend"), runs.map((run) => run.range), colours);
     this.drawn = (this.drawn ?? 0) + 1;
   }
@@ -137,8 +138,8 @@ class App {
   fit() {
     const box = this.panes[0].view.getBoundingClientRect(), { scene } = this;
     const room = { x: Math.max(50, box.width - GUTTER - 30), y: Math.max(50, box.height - 30) };
-    ROW = Math.max(56, Math.min(130, (room.y / scene.rows) * (scene.width / room.x)));
-    measureRows(scene);
+    this.rowHeight = Math.max(56, Math.min(130, (room.y / scene.rows) * (scene.width / room.x)));
+    measureRows(scene, this.rowHeight);
     const whole = Math.min(room.x / scene.width, room.y / scene.height, 1.4);
     const zoom = whole < 0.25 ? Math.min(0.6, room.x / scene.width) : whole;
     const x = GUTTER + (box.width - GUTTER - scene.width * zoom) / 2, y = (box.height - scene.height * zoom) / 2;
@@ -173,17 +174,18 @@ class App {
     this.state.chosenModule = null;
     const block = this.scene.blocks[this.scene.ofVertex.get(index)];
     this.changed();
+    this.onView?.();
     if (!block) return;
     const box = this.panes[0].view.getBoundingClientRect(), { camera } = this;
     camera.zoom = Math.max(camera.zoom, 0.7);
     camera.x = box.width / 2 - block.x * camera.zoom;
     camera.y = box.height / 2 - this.scene.middle(block.first) * camera.zoom;
-    this.onView?.();
   }
 
-  // The neighbour above (uses it) or below (it uses).
+  // The neighbour above (uses it) or below (it uses); if nothing is chosen, the output.
   walk(direction) {
-    if (this.state.chosen === null) return;
+    if (this.state.chosenModule !== null) return;
+    if (this.state.chosen === null) { this.goTo(this.data.vertices.findIndex((vertex) => vertex.level === 0)); return; }
     const vertex = this.data.vertices[this.state.chosen];
     const edge = direction < 0 ? vertex.above[0] : vertex.below[0];
     if (edge) this.goTo(direction < 0 ? edge.user : edge.source);
@@ -231,4 +233,15 @@ function modulesAt(data, depth) {
   return new Set(depth ? data.vertices.map((vertex) => vertex.modules[depth - 1]).filter(Boolean) : []);
 }
 
-readPayload().then((data) => { window.explorer = new App(data); document.body.dataset.ready = "yes"; });
+// Nothing can be seen: say why, and what can be done.
+function giveUp(problem) {
+  console.error(problem);
+  const note = document.getElementById("note");
+  note.hidden = false;
+  note.textContent = window.DecompressionStream
+    ? `This page cannot be shown, its data may be damaged (${problem.message.replace(/\.$/, "")}). Write it again with dendrax.explore.`
+    : "This browser cannot unpack the data of the page. Open it with Chrome 80, Firefox 113, Safari 16.4 or a later one.";
+  document.body.dataset.ready = "no";
+}
+
+readPayload().then((data) => { window.explorer = new App(data); document.body.dataset.ready = "yes"; }).catch(giveUp);

@@ -1,4 +1,4 @@
-// Curves over time with a logarithmic axis: the energy, and the trace of one vertex.
+// Curves over time: the energy, and the trace of one vertex.
 
 const RUN_COLOURS = ["#3b7ddd", "#e07b1a"];
 
@@ -12,40 +12,73 @@ function prepare(canvas) {
   return { pen, width: box.width, height: box.height };
 }
 
-// series: [{ points: [[t, value]], colour, name }]. Values that are not positive are left out.
-function drawCurves(canvas, series, { last, time, title, colours }) {
+// series: [{ points: [[t, value]], colour, name }]; null is not known, NaN is not finite. What may be
+// negative is `signed`.
+function drawCurves(canvas, series, { last, time, title, colours, signed = false }) {
   const { pen, width, height } = prepare(canvas);
   const left = 60, right = width - 8, top = 14, bottom = height - 4;
-  const logs = series.flatMap(({ points }) => points.filter(([, v]) => v > 0 && Number.isFinite(v)).map(([, v]) => Math.log10(v)));
+  const axis = findAxis(series.flatMap(({ points }) => points.map(([, value]) => value)), signed);
   const x = (t) => left + (right - left) * (last ? t / last : 0);
+  const y = (value) => bottom - (bottom - top) * axis.part(value);
   pen.font = "10px system-ui, sans-serif";
   pen.textBaseline = "middle";
   pen.fillStyle = colours.quiet;
   pen.textAlign = "left";
-  pen.fillText(title, left, 6);
-  if (logs.length) {
-    let low = logs.reduce((a, b) => Math.min(a, b)), high = logs.reduce((a, b) => Math.max(a, b));
-    low = Math.max(low, high - 16);
-    if (high - low < 0.2) { low -= 0.1; high += 0.1; }
-    const y = (value) => bottom - ((bottom - top) * (Math.log10(value) - low)) / (high - low);
+  pen.fillText(axis?.linear ? `${title} (linear axis)` : title, left, 6);
+  if (axis) {
     pen.textAlign = "right";
-    pen.fillText(number(10 ** high), left - 6, top + 2);
-    pen.fillText(number(10 ** low), left - 6, bottom - 6);
-    const shown = (point) => point && point[1] > 0 && Number.isFinite(point[1]) && Math.log10(point[1]) >= low - 1e-9;
+    pen.fillText(number(axis.high), left - 6, top + 2);
+    pen.fillText(number(axis.low), left - 6, bottom - 6);
+    if (axis.linear && axis.low < 0 && axis.high > 0) drawLine(pen, colours.line, 1, [left, y(0)], [right, y(0)]);
+    const shown = (point) => point !== undefined && axis.shows(point[1]);
     for (const { points, colour } of series) drawCurve(pen, points, shown, x, y, colour);
-  } else {
-    const unknown = series.every(({ points }) => points.every(([, value]) => value === null));
-    pen.textAlign = "left";
-    pen.fillText(unknown ? "not computed" : "exactly zero at all times", left, (top + bottom) / 2);
-  }
-  drawKey(pen, series, right);
-  pen.strokeStyle = colours.mark;
-  pen.lineWidth = 1.5;
-  pen.beginPath();
-  pen.moveTo(x(Math.min(time, last)), top - 4);
-  pen.lineTo(x(Math.min(time, last)), bottom);
-  pen.stroke();
+  } else reasons(series).forEach((text, i) => pen.fillText(text, left + 6, (top + bottom) / 2 + 12 * i));
+  drawKey(pen, series, axis, right);
+  const now = x(Math.min(time, last));
+  drawLine(pen, colours.mark, 1.5, [now, top - 4], [now, bottom]);
   return { left, right };
+}
+
+// The axis: which values it shows, and where between 0 and 1; null if there is nothing to show. It is
+// logarithmic and leaves zeros out, except for what is signed and not positive everywhere.
+function findAxis(values, signed) {
+  if (!values.some(isSeen)) return null;
+  const finite = values.filter((value) => Number.isFinite(value));
+  const linear = signed && finite.some((value) => value <= 0);
+  const scale = linear ? (value) => value : Math.log10, back = linear ? scale : (place) => 10 ** place;
+  const places = (linear ? finite : finite.filter((value) => value > 0)).map(scale);
+  let high = highest(places), low = linear ? lowest(places) : Math.max(lowest(places), high - 16);
+  const room = linear ? 0.1 * Math.max(-low, high) : 0.2; // what hardly changes is a flat line
+  if (high - low < room) { low -= room / 2; high += room / 2; }
+  const shows = (value) => Number.isFinite(value) && (linear || (value > 0 && scale(value) >= low - 1e-9));
+  return { linear, shows, low: back(low), high: back(high), part: (value) => (scale(value) - low) / (high - low) };
+}
+
+function isSeen(value) {
+  return Number.isFinite(value) && value !== 0;
+}
+
+// Why a curve is not there.
+function reason(points) {
+  const known = points.filter(([, value]) => value !== null);
+  if (!known.length) return "not computed";
+  const finite = known.filter(([, value]) => Number.isFinite(value)).length;
+  if (finite === known.length) return "exactly zero at all times";
+  return finite ? "zero or not finite at all times" : "not finite at any time";
+}
+
+function reasons(series) {
+  const found = [...new Set(series.map(({ points }) => reason(points)))];
+  return found.length > 1 ? series.map(({ name, points }) => `${name}: ${reason(points)}`) : found;
+}
+
+function drawLine(pen, colour, width, from, to) {
+  pen.strokeStyle = colour;
+  pen.lineWidth = width;
+  pen.beginPath();
+  pen.moveTo(...from);
+  pen.lineTo(...to);
+  pen.stroke();
 }
 
 // A line through the points that are shown; one that stands alone is a dot.
@@ -62,14 +95,17 @@ function drawCurve(pen, points, shown, x, y, colour) {
   pen.stroke();
 }
 
-function drawKey(pen, series, right) {
+// The names of the curves; beside other curves, why one is missing.
+function drawKey(pen, series, axis, right) {
   pen.textAlign = "right";
   let end = right;
-  for (const { name, colour } of [...series].reverse()) {
+  for (const { name, colour, points } of [...series].reverse()) {
     if (!name) continue;
+    const missing = axis && !points.some(([, value]) => isSeen(value));
+    const text = missing ? `${name}: ${reason(points)}` : name;
     pen.fillStyle = colour;
-    pen.fillText(name, end, 6);
-    end -= pen.measureText(name).width + 12;
+    pen.fillText(text, end, 6);
+    end -= pen.measureText(text).width + 12;
   }
 }
 

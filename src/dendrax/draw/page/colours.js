@@ -33,8 +33,9 @@ function errorColour(value, range, colours) {
 
 function number(value) {
   if (value === null || value === undefined) return "–";
-  if (Number.isNaN(value)) return "overflow";
+  if (Number.isNaN(value)) return "not finite";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  return size >= 0.01 && size < 10000 ? value.toPrecision(3) : value.toExponential(2);
+  if (size >= 1000 && size < 10000) return value.toFixed(0);
+  return size >= 0.01 && size < 1000 ? value.toPrecision(3) : value.toExponential(2);
 }

@@ -4,6 +4,9 @@ class Controls {
   constructor(app) {
     this.app = app;
     this.get = (id) => document.getElementById(id);
+    this.hits = [];
+    this.marked = 0;
+    this.depths = highest(app.data.vertices.map((vertex) => vertex.modules.length), 0);
     app.onTime = () => this.showTime();
     app.onView = () => this.showView();
     this.listenToTime();
@@ -26,11 +29,20 @@ class Controls {
   showView() {
     const { state, data } = this.app;
     for (const name of ["delays", "silent", "compare"]) this.get(name).setAttribute("aria-pressed", String(state[name]));
-    if (!state.collapsed.size) this.get("depth").value = 0;
-    else if (this.get("depth").value === "0") this.get("depth").value = 1;
+    this.get("depth").value = this.shownDepth();
     this.get("compare").hidden = data.runs.length < 2;
     this.get("delays").hidden = !data.num_delays;
     this.get("silent").hidden = !data.vertices.some((vertex) => vertex.silent && vertex.row >= 0);
+  }
+
+  // The depth of which all modules are collapsed; "some" if single ones were opened or collapsed.
+  shownDepth() {
+    const { data, state } = this.app;
+    for (let depth = 0; depth <= this.depths; depth++) {
+      const whole = modulesAt(data, depth);
+      if (whole.size === state.collapsed.size && [...whole].every((module) => state.collapsed.has(module))) return depth;
+    }
+    return "some";
   }
 
   listenToTime() {
@@ -49,10 +61,10 @@ class Controls {
   }
 
   listenToView() {
-    const { app } = this, depths = Math.max(0, ...app.data.vertices.map((vertex) => vertex.modules.length));
-    const choices = ["open", ...Array.from({ length: depths }, (_, i) => `depth ${i + 1}`)];
-    this.get("depth").replaceChildren(...choices.map((text, i) => element("option", text, { value: i })));
-    this.get("depth").parentElement.hidden = !depths;
+    const { app } = this, choices = ["open", ...Array.from({ length: this.depths }, (_, i) => `depth ${i + 1}`)];
+    const some = element("option", "some", { value: "some", hidden: "", disabled: "" }); // seen, never chosen
+    this.get("depth").replaceChildren(some, ...choices.map((text, i) => element("option", text, { value: i })));
+    this.get("depth").parentElement.hidden = !this.depths;
     this.get("depth").onchange = (event) => app.collapseAll(Number(event.target.value));
     for (const name of ["delays", "silent", "compare"]) this.get(name).onclick = () => app.toggle(name);
     this.get("fit").onclick = () => app.fit();
@@ -65,22 +77,21 @@ class Controls {
   }
 
   turnModules() {
-    const depth = this.get("depth");
-    if (depth.options.length < 2) return;
-    depth.value = this.app.state.collapsed.size ? 0 : 1;
-    this.app.collapseAll(Number(depth.value));
+    if (this.depths) this.app.collapseAll(this.app.state.collapsed.size ? 0 : 1);
   }
 
   // ---- search -----------------------------------------------------------------------------------
 
   listenToSearch() {
-    const { app } = this, query = this.get("query");
-    query.oninput = () => this.search(query.value);
+    const query = this.get("query");
+    query.oninput = query.onfocus = () => this.search(query.value);
+    query.onblur = () => this.showMatches(false);
+    this.get("matches").onmousedown = (event) => event.preventDefault(); // a click there keeps the focus
     query.onkeydown = (event) => {
       if (event.key === "ArrowDown") this.mark(this.marked + 1);
       else if (event.key === "ArrowUp") this.mark(this.marked - 1);
       else if (event.key === "Enter" && this.hits.length) this.take(this.hits[this.marked]);
-      else if (event.key === "Escape") { query.value = ""; this.search(""); query.blur(); app.panes[0].canvas.focus(); }
+      else if (event.key === "Escape") { query.value = ""; this.search(""); this.leaveSearch(); }
       else return;
       event.preventDefault();
     };
@@ -91,17 +102,25 @@ class Controls {
     const hits = (vertex) => words.every((word) => vertex.name.toLowerCase().includes(word) || vertex.source.toLowerCase().includes(word));
     this.hits = words.length ? app.data.vertices.filter((vertex) => vertex.row >= 0 && hits(vertex)) : [];
     app.state.found = new Set(this.hits.map((vertex) => vertex.index));
-    list.hidden = !words.length;
-    list.replaceChildren(...this.hits.slice(0, 30).map((vertex) => {
-      const item = element("li", vertex.name, { role: "option" });
+    list.replaceChildren(...this.hits.slice(0, 30).map((vertex, i) => {
+      const item = element("li", vertex.name, { role: "option", id: `match${i}` });
       item.append(element("small", [vertex.shape, vertex.source].filter(Boolean).join("  ")));
       item.onclick = () => this.take(vertex);
       return item;
     }));
-    if (words.length && !this.hits.length) list.append(element("li", "no vertex has this in its name or source line"));
-    if (this.hits.length > 30) list.append(element("li", `and ${this.hits.length - 30} more`, { class: "quiet" }));
+    const remark = !this.hits.length ? "no vertex has this in its name or source line" : `and ${this.hits.length - 30} more`;
+    if (!this.hits.length || this.hits.length > 30) {
+      list.append(element("li", remark, { class: "quiet", role: "option", "aria-disabled": "true" }));
+    }
+    this.showMatches(words.length > 0);
     this.mark(0);
     app.ask();
+  }
+
+  showMatches(on) {
+    this.get("matches").hidden = !on;
+    this.get("query").setAttribute("aria-expanded", String(on));
+    this.get("query").removeAttribute("aria-activedescendant");
   }
 
   mark(place) {
@@ -110,11 +129,18 @@ class Controls {
     this.marked = (place + items.length) % items.length;
     items.forEach((item, i) => item.setAttribute("aria-selected", String(i === this.marked)));
     items[this.marked].scrollIntoView({ block: "nearest" });
+    this.get("query").setAttribute("aria-activedescendant", items[this.marked].id);
   }
 
   take(vertex) {
-    this.get("matches").hidden = true;
     this.app.goTo(vertex.index);
+    this.leaveSearch();
+  }
+
+  // On to the picture, where the arrows walk from vertex to vertex.
+  leaveSearch() {
+    this.showMatches(false);
+    this.app.panes[0].canvas.focus();
   }
 
   // ---- keys -------------------------------------------------------------------------------------

@@ -3,14 +3,23 @@
 
 const BOX = 34, GAP = 18, LETTER = 7.2, SWEEPS = 40;
 const THIN = 7; // a row in which nothing but modules and wires is seen
-let ROW = 56; // wide graphs get taller rows
+
+// Math.max(...values) has too many arguments in a large graph.
+function highest(values, least = -Infinity) {
+  return values.reduce((most, value) => Math.max(most, value), least);
+}
+
+function lowest(values) {
+  return -highest(values.map((value) => -value));
+}
 
 function label(name, most = 26) {
   return name.length <= most ? name : name.slice(0, 9) + "…" + name.slice(-(most - 10));
 }
 
 // The blocks that are visible: vertices, collapsed modules, and wires that pass through rows.
-function buildScene(data, state) {
+// A row with vertices is rowHeight high.
+function buildScene(data, state, rowHeight) {
   const { edges, rows } = visibleEdges(data, state);
   const blocks = [], ofVertex = new Map(), modules = new Map();
   for (const vertex of data.vertices) {
@@ -41,15 +50,15 @@ function buildScene(data, state) {
   }
   const x = place(blocks, links);
   blocks.forEach((block, b) => { block.x = x[b]; });
-  const count = blocks.reduce((most, block) => Math.max(most, block.last), 0) + 1;
-  const width = blocks.reduce((most, block) => Math.max(most, block.x + block.width / 2), 1);
-  return measureRows({ blocks, wires, ofVertex, rows: count, width });
+  const count = highest(blocks.map((block) => block.last), 0) + 1;
+  const width = highest(blocks.map((block) => block.x + block.width / 2), 1);
+  return measureRows({ blocks, wires, ofVertex, rows: count, width }, rowHeight);
 }
 
 // How high each row is: tops[row] is where it begins, the last entry is the height of it all.
-function measureRows(scene) {
+function measureRows(scene, rowHeight) {
   const heights = new Array(scene.rows).fill(THIN);
-  for (const block of scene.blocks) if (block.kind === "vertex") heights[block.first] = ROW;
+  for (const block of scene.blocks) if (block.kind === "vertex") heights[block.first] = rowHeight;
   for (const block of scene.blocks) {
     if (block.kind !== "module") continue;
     let total = 0;
@@ -85,7 +94,7 @@ function visibleEdges(data, state) {
     if (vertex.kind !== "data") continue;
     const reached = reachedThroughSilent(data, vertex, rows);
     if (!reached.length) continue;
-    rows.set(vertex.index, Math.max(...reached.map((user) => rows.get(user))) + 1);
+    rows.set(vertex.index, highest(reached.map((user) => rows.get(user))) + 1);
     for (const user of reached) edges.push({ source: vertex.index, user, delay: 0, silent: true, shape: "" });
   }
   return { edges, rows };
@@ -115,8 +124,9 @@ function buildWires(blocks, ofVertex, edges, rows, state) {
   for (const wire of wires.values()) {
     if (blocks[wire.lower].kind === "module") wire.from = blocks[wire.lower].first;
     if (blocks[wire.upper].kind === "module") wire.to = blocks[wire.upper].last;
+    wire.delay = highest(wire.edges.map((edge) => edge.delay));
     if (wire.from - wire.to < 2) continue;
-    const spread = state.delays && wire.edges[0].delay > 0;
+    const spread = state.delays && wire.delay > 0;
     wire.block = blocks.length;
     blocks.push({ kind: "wire", wire, first: wire.to + 1, last: wire.from - 1, width: spread ? 22 : 4, members: [] });
   }
@@ -145,7 +155,7 @@ function place(blocks, links) {
     const left = pushed(blocks, order.reverse(), wishes.map((wish) => -wish));
     x = right.map((value, b) => (value - left[b]) / 2);
   }
-  const edge = Math.min(...x.map((value, b) => value - blocks[b].width / 2));
+  const edge = lowest(x.map((value, b) => value - blocks[b].width / 2));
   return x.map((value) => value - edge);
 }
 
@@ -165,15 +175,15 @@ function depthFirst(blocks, below) {
 }
 
 function pushed(blocks, order, wishes) {
-  const x = new Array(blocks.length).fill(0), edge = new Map();
+  const rows = blocks.reduce((most, block) => Math.max(most, block.last), 0) + 1;
+  const x = new Array(blocks.length).fill(0), edge = new Float64Array(rows).fill(-Infinity);
   for (const b of order) {
     const { first, last, width } = blocks[b];
+    const step = 1 + Math.floor((last - first) / 200); // of a very long wire some rows are enough
     let place = wishes[b];
-    for (let row = first; row <= last; row++) {
-      if (edge.has(row)) place = Math.max(place, edge.get(row) + GAP + width / 2);
-    }
+    for (let row = first; row <= last; row += step) place = Math.max(place, edge[row] + GAP + width / 2);
     x[b] = place;
-    for (let row = first; row <= last; row++) edge.set(row, place + width / 2);
+    for (let row = first; row <= last; row += step) edge[row] = place + width / 2;
   }
   return x;
 }

@@ -18,19 +18,26 @@ class Pane {
     this.view.className = "view";
     this.view.append(this.canvas);
     this.element.append(this.rules, this.view);
+    this.buttons = app.data.runs.map(({ rule }, index) => {
+      const button = element("button", rule, { title: rule });
+      button.onclick = () => this.chooseRule(index);
+      return button;
+    });
+    this.rules.append(...this.buttons);
     this.listen();
   }
 
+  // The buttons stay the same ones, so that the keyboard's focus stays on them.
   showRules() {
-    const { data, state } = this.app;
-    this.rules.replaceChildren(...data.runs.map((run, index) => {
-      const button = document.createElement("button");
-      button.textContent = run.rule;
-      button.title = run.rule;
-      button.setAttribute("aria-pressed", String(index === this.run));
-      button.onclick = () => { this.run = index; if (!state.compare) state.run = index; this.app.changed(); };
-      return button;
-    }));
+    this.buttons.forEach((button, index) => button.setAttribute("aria-pressed", String(index === this.run)));
+  }
+
+  chooseRule(index) {
+    const { app } = this;
+    this.run = index;
+    if (!app.state.compare) app.state.run = index;
+    app.setTime(app.state.time); // this rule may end sooner than the other
+    app.changed();
   }
 
   // ---- what is drawn ----------------------------------------------------------------------------
@@ -89,7 +96,7 @@ class Pane {
     if (wire.to > visible.bottom || wire.from < visible.top) return;
     const chosen = state.chosen !== null && wire.edges.some((e) => e.source === state.chosen || e.user === state.chosen);
     const silent = wire.edges.every((edge) => edge.silent);
-    pen.strokeStyle = chosen ? colours.accent : wire.edges[0].delay > 0 ? colours.delay : colours.wire;
+    pen.strokeStyle = chosen ? colours.accent : wire.delay > 0 ? colours.delay : colours.wire;
     pen.globalAlpha = silent && !chosen ? 0.45 : 1;
     pen.lineWidth = (chosen ? 2.2 : 1.1) / Math.max(0.35, Math.min(1, camera.zoom));
     pen.setLineDash(silent ? [4, 4] : []);
@@ -107,7 +114,7 @@ class Pane {
     pen.stroke();
     pen.setLineDash([]);
     pen.globalAlpha = 1;
-    if (wire.block >= 0 && wire.edges[0].delay > 0) this.drawDelays(wire);
+    if (wire.block >= 0 && wire.delay > 0) this.drawDelays(wire);
     else if (camera.zoom > 0.75 && wire.edges.length === 1) this.drawShape(wire.edges[0], start, end);
   }
 
@@ -121,38 +128,57 @@ class Pane {
 
   // A chain of delays: every identity vertex with its error, or how many there are.
   drawDelays(wire) {
-    const { pen, visible } = this, { scene, colours, camera, state, data } = this.app;
-    const edge = wire.edges[0], x = scene.blocks[wire.block].x, run = data.runs[this.run];
+    const { visible } = this, { camera, state } = this.app;
     if (!state.delays) {
-      if (camera.zoom < 0.3) return;
-      const y = (scene.middle(wire.from) + scene.middle(wire.to)) / 2, text = "×" + edge.delay;
-      pen.font = "10px system-ui, sans-serif";
-      const width = pen.measureText(text).width + 8;
-      pen.fillStyle = colours.back;
-      pen.strokeStyle = colours.delay;
-      pen.lineWidth = 1;
-      rounded(pen, x - width / 2, y - 7, width, 14, 7);
-      pen.fill(); pen.stroke();
-      pen.fillStyle = colours.delay;
-      pen.textAlign = "center";
-      pen.textBaseline = "middle";
-      pen.fillText(text, x, y);
+      if (camera.zoom >= 0.3) this.drawDelayCount(wire);
       return;
     }
-    for (let place = 0; place < edge.delay; place++) { // place 0 is next to the source
-      const row = wire.from - 1 - place;
-      if (row < visible.top || row > visible.bottom || row <= wire.to) continue;
-      const value = run.waiting(edge, place, state.time), behind = run.wave && row < state.time;
-      pen.fillStyle = run.delayed ? errorColour(value, run.range, colours).css : colours.back;
-      pen.strokeStyle = colours.delay;
-      pen.lineWidth = 1.6;
-      const height = Math.min(14, scene.tops[row + 1] - scene.tops[row] - 1.5);
-      rounded(pen, x - 9, scene.middle(row) - height / 2, 18, height, 4);
-      pen.globalAlpha = behind && value ? 0.3 : 1;
-      pen.fill();
-      pen.globalAlpha = 1;
-      pen.stroke();
+    const first = Math.max(wire.to + 1, visible.top), last = Math.min(wire.from - 1, visible.bottom);
+    for (let row = first; row <= last; row++) {
+      const value = this.waitingIn(wire, row);
+      if (value !== undefined) this.drawDelay(wire, row, value);
     }
+  }
+
+  drawDelayCount(wire) {
+    const { pen } = this, { scene, colours } = this.app, { x } = scene.blocks[wire.block];
+    const y = (scene.middle(wire.from) + scene.middle(wire.to)) / 2, text = "×" + wire.delay;
+    pen.font = "10px system-ui, sans-serif";
+    const width = pen.measureText(text).width + 8;
+    pen.fillStyle = colours.back;
+    pen.strokeStyle = colours.delay;
+    pen.lineWidth = 1;
+    rounded(pen, x - width / 2, y - 7, width, 14, 7);
+    pen.fill(); pen.stroke();
+    pen.fillStyle = colours.delay;
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    pen.fillText(text, x, y);
+  }
+
+  // The largest error that waits in a row of a wire; undefined where there is no delay. Places are
+  // counted from the source itself: the wire of a collapsed module begins at the module's top.
+  waitingIn(wire, row) {
+    const { data, state } = this.app, run = data.runs[this.run], found = [];
+    for (const edge of wire.edges) {
+      const place = data.vertices[edge.source].level - 1 - row;
+      if (place >= 0 && place < edge.delay) found.push(run.waiting(edge, place, state.time));
+    }
+    return found.length ? largest(found) : undefined;
+  }
+
+  drawDelay(wire, row, value) {
+    const { pen } = this, { scene, colours, state, data } = this.app, run = data.runs[this.run];
+    const behind = run.wave && row < state.time;
+    pen.fillStyle = run.delayed ? errorColour(value, run.range, colours).css : colours.back;
+    pen.strokeStyle = colours.delay;
+    pen.lineWidth = 1.6;
+    const height = Math.min(14, scene.tops[row + 1] - scene.tops[row] - 1.5);
+    rounded(pen, scene.blocks[wire.block].x - 9, scene.middle(row) - height / 2, 18, height, 4);
+    pen.globalAlpha = behind && value ? 0.3 : 1;
+    pen.fill();
+    pen.globalAlpha = 1;
+    pen.stroke();
   }
 
   drawBlock(block) {
@@ -192,7 +218,7 @@ class Pane {
     const worst = new Map();
     for (const vertex of block.members) {
       const value = run.seen(vertex, state.time);
-      if (value !== null) worst.set(vertex.row, Math.max(worst.get(vertex.row) ?? 0, Number.isNaN(value) ? Infinity : value));
+      if (value !== null) worst.set(vertex.row, largest([worst.get(vertex.row) ?? null, value]));
     }
     pen.save();
     rounded(pen, left, y, block.width, height, 8);
@@ -201,7 +227,7 @@ class Pane {
     pen.fillRect(left, y, block.width, height);
     for (const [row, value] of worst) {
       pen.globalAlpha = run.wave && row < state.time ? 0.3 : 1;
-      pen.fillStyle = errorColour(value === Infinity ? NaN : value, run.range, colours).css;
+      pen.fillStyle = errorColour(value, run.range, colours).css;
       pen.fillRect(left, tops[row], block.width, tops[row + 1] - tops[row]);
     }
     pen.globalAlpha = 1;
@@ -324,9 +350,16 @@ function curve(pen, from, to) {
   pen.bezierCurveTo(from.x, from.y + bend, to.x, to.y - bend, to.x, to.y);
 }
 
+// By arcs: browsers that can unpack the data may still lack roundRect.
 function rounded(pen, x, y, width, height, radius) {
+  const right = x + width, bottom = y + height, round = Math.max(0, Math.min(radius, width / 2, height / 2));
   pen.beginPath();
-  pen.roundRect(x, y, width, height, Math.min(radius, width / 2, height / 2));
+  pen.moveTo(x + round, y);
+  pen.arcTo(right, y, right, bottom, round);
+  pen.arcTo(right, bottom, x, bottom, round);
+  pen.arcTo(x, bottom, x, y, round);
+  pen.arcTo(x, y, right, y, round);
+  pen.closePath();
 }
 
 function distance(fingers) {

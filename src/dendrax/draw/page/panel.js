@@ -31,22 +31,23 @@ class Panel {
     const { members, list, trace } = this.numbers;
     list.replaceChildren();
     for (const run of this.app.shownRuns()) {
-      const many = this.app.shownRuns().length > 1 ? ` (${run.rule})` : "";
       if (members.length === 1) {
-        const [vertex] = members;
         for (const [name, text] of [["error", "error ε"], ["x", "value x"], ["mu", "prediction μ"]]) {
-          this.row(list, text + many, number(run.value(vertex, name, state.time)));
+          this.row(list, text + this.ofRule(run), number(run.value(members[0], name, state.time)));
         }
-        const error = run.value(vertex, "error", state.time);
-        this.row(list, "energy" + many, number(error === null ? null : (vertex.size * error ** 2) / 2));
-      } else this.row(list, "largest error" + many, number(largest(members, run, state.time)));
+      } else this.row(list, "largest error" + this.ofRule(run), number(largestError(members, run, state.time)));
     }
     const series = this.app.shownRuns().map((run) => ({
       name: this.app.shownRuns().length > 1 ? label(run.rule, 18) : "",
       colour: RUN_COLOURS[data.runs.indexOf(run) % RUN_COLOURS.length],
-      points: run.times.map((t) => [t, largest(members, run, t)]),
+      points: run.times.map((t) => [t, largestError(members, run, t)]),
     }));
     drawCurves(trace, series, { last: this.app.lastTime(), time: state.time, title: "error over time", colours });
+  }
+
+  // Which rule a number belongs to, where two are shown.
+  ofRule(run) {
+    return this.app.shownRuns().length > 1 ? ` (${run.rule})` : "";
   }
 
   row(list, name, value) {
@@ -58,11 +59,15 @@ class Panel {
     const facts = element("dl");
     this.row(facts, "shape", vertex.shape);
     this.row(facts, "level", vertex.level === null ? "none: it carries no error" : `S${vertex.level}`);
-    if (vertex.learns) this.row(facts, "learns at", vertex.learns);
+    for (const run of this.app.shownRuns()) {
+      const time = run.learns[vertex.index];
+      if (time) this.row(facts, "learns at" + this.ofRule(run), time);
+    }
     if (vertex.modules.length) this.row(facts, "module", vertex.modules[vertex.modules.length - 1]);
     const parts = [element("h2", vertex.name), this.chip(vertex, kinds[vertex.kind]), facts];
     this.numbers = null;
     if (vertex.slot >= 0) parts.push(...this.statistics([vertex]));
+    else if (vertex.kind !== "internal") parts.push(element("p", "A leaf: its value is given, it has no error node."));
     if (vertex.source) parts.push(element("h3", "Source"), element("div", vertex.source));
     if (vertex.code) parts.push(element("pre", vertex.code));
     if (vertex.local) parts.push(element("h3", "Local function"), element("pre", vertex.local));
@@ -121,17 +126,11 @@ class Panel {
       list.append(button);
     }
     this.numbers = null;
-    const statistics = active.length ? this.statistics(active.length > 1 ? active : [active[0]]) : [];
+    const statistics = active.length ? this.statistics(active) : [];
     return [element("h2", block.module), open, facts, ...statistics, element("h3", "Inside"), list];
   }
 }
 
-function largest(members, run, t) {
-  let most = 0;
-  for (const vertex of members) {
-    const value = run.value(vertex, "error", t);
-    if (Number.isNaN(value)) return NaN;
-    if (value > most) most = value;
-  }
-  return most;
+function largestError(members, run, t) {
+  return largest(members.map((vertex) => run.value(vertex, "error", t)));
 }

@@ -23,10 +23,10 @@ async function readPayload() {
 
 // run.value and run.waiting: sizes at a time; null is "not known".
 function prepareRun(data, run) {
-  const { low, high } = data.scale, slots = data.num_slots;
+  const { low, high, steps } = data.scale, slots = data.num_slots;
   const count = run.arrivals ? 1 : run.times.length;
   const decode = (code) =>
-    code === ZERO ? 0 : code === LOST ? NaN : 10 ** (low + ((code - 1) / 65533) * (high - low));
+    code === ZERO ? 0 : code === LOST ? NaN : 10 ** (low + ((code - 1) / steps) * (high - low));
   const at = (row, t) => decode(data.codes[run.offset + row * count + (run.arrivals ? 0 : moment(run, t))]);
   run.value = (vertex, name, t) => {
     if (vertex.slot < 0 || (run.arrivals && t > vertex.level)) return null;
@@ -40,10 +40,20 @@ function prepareRun(data, run) {
     const [number, first] = edge.line, start = data.statistics.length * slots;
     if (!run.arrivals) return at(start + first + place, t);
     const arrives = data.vertices[edge.source].level - 1 - place;
-    return t > arrives ? null : t < arrives ? 0 : at(start + number, t);
+    return t < arrives ? 0 : at(start + number, t); // what has passed stays in sight
   };
   run.last = run.times[run.times.length - 1];
   run.range = errorRange(data, run);
+}
+
+// The largest of some sizes: null if none is known, NaN if one is not finite.
+function largest(sizes) {
+  let most = null;
+  for (const size of sizes) {
+    if (Number.isNaN(size)) return NaN;
+    if (size !== null && (most === null || size > most)) most = size;
+  }
+  return most;
 }
 
 // The place in the record of the last time that was kept, up to t.
@@ -71,6 +81,6 @@ function errorRange(data, run) {
     }
   }
   if (!logs.length) return { low: -6, high: 0 };
-  const high = logs.reduce((a, b) => Math.max(a, b)), low = logs.reduce((a, b) => Math.min(a, b));
+  const high = highest(logs), low = lowest(logs);
   return { low: Math.max(low, high - 8) - 0.05, high: high + 0.05 };
 }
