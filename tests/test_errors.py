@@ -230,3 +230,10 @@ def test_the_users_own_error_is_not_disguised():
 
     with pytest.raises(RuntimeError, match=r"^mine"):
         dendrax.grad(loss)(1.0)
+
+
+def test_warnings_name_the_user_s_line():
+    graph = dendrax.trace(lambda w: jnp.sum(w * w), jnp.ones(3), vertices="layer")
+    with pytest.warns(UserWarning, match="no value node") as caught:
+        dendrax.run(graph, dendrax.IL(3))
+    assert caught[0].filename == __file__

@@ -46,11 +46,12 @@ def users_folder(tmp_path, monkeypatch):
     (tmp_path / "wrong.py").write_text("import no_such_package\n")
     (tmp_path / "syntax.py").write_text("def f(:\n")
     (tmp_path / "nowhere_model.py").write_text("import nowhere\n")
+    (tmp_path / "exits.py").write_text("import sys\nsys.exit(3)\n")
     (tmp_path / "opens.py").write_text("open('weights.npz')\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield tmp_path
-    for name in ("users_own", "wrong", "syntax", "nowhere_model", "opens"):
+    for name in ("users_own", "wrong", "syntax", "nowhere_model", "opens", "exits"):
         sys.modules.pop(name, None)
 
 
@@ -101,6 +102,7 @@ def test_explore_writes_the_page(dendrax, arguments, users_folder):
         (["users_own:by_name"], "needs arguments (w)"),
         (["nowhere_model:f"], "importing 'nowhere_model' failed: ModuleNotFoundError: No module"),
         (["nowhere_model.py:f"], "importing 'nowhere_model.py' failed: ModuleNotFoundError"),
+        (["exits:f"], "importing 'exits' ended the program (SystemExit: 3)"),
         (["opens:f"], "importing 'opens' failed: FileNotFoundError"),
         (["users_own:ready", "--argnums", "a"], "--argnums 'a' is not a number"),
         (["users_own:ready", "--rule", "ILL"], "is no rule. Rules: BP, IL"),
@@ -148,10 +150,11 @@ def test_show_of_names_with_markup(dendrax, users_folder):
     (users_folder / "users_own.py").write_text(
         "import jax.numpy as jnp\n"
         "def ready():\n"
-        "    return (lambda p: jnp.sum(p['[red]x[/red]'])), {'[red]x[/red]': jnp.ones(3)}\n"
+        "    name = '[red]:fire:[/red]'\n"
+        "    return (lambda p: jnp.sum(p[name])), {name: jnp.ones(3)}\n"
     )
     code, out, _ = dendrax("show", "users_own:ready", "--no-time")
-    assert code == 0 and "[red]x[/red]" in out
+    assert code == 0 and "[red]:fire:[/red]" in out
 
 
 @pytest.mark.parametrize("arguments", [["users_own:nothing"], ["nowhere:f"]])

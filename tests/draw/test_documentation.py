@@ -4,6 +4,7 @@ import importlib.util
 import pathlib
 import re
 
+import jax
 import pytest
 
 import dendrax
@@ -34,7 +35,8 @@ def test_the_code_makes_the_pictures(tmp_path, monkeypatch):
     """All but the photographs; of the explorer's pages the small one."""
     monkeypatch.chdir(tmp_path)
     for block in tool.code_blocks(PAGE)[:-1]:
-        exec(compile(block, "docs/pictures.md", "exec"), {"__name__": "__main__"})
+        with jax.enable_x64(False):
+            exec(compile(block, "docs/pictures.md", "exec"), {"__name__": "__main__"})
     made = {path.name for path in tmp_path.iterdir()}
     assert made == {name for name in shown() if not name.startswith("explorer-")}
     for name in made:

@@ -20,7 +20,7 @@ from dendrax._gradient import clamp_for
 from dendrax._graph import Port
 from dendrax.draw import _explore, _record
 from dendrax.draw._arrivals import arrivals
-from dendrax.draw._record import HIGH, LOST, LOW, STEPS, decode, encode, joined
+from dendrax.draw._record import LOST, STEPS, decode, encode, joined
 from dendrax.models import problem
 
 
@@ -34,7 +34,8 @@ def read(path):
     ends = [*(run["offset"] for run in payload["runs"][1:]), len(codes)]
     for run, end in zip(payload["runs"], ends, strict=True):
         columns = 1 if run["arrivals"] else len(run["times"])
-        run["sizes"] = decode(codes[run["offset"] : end]).reshape(-1, columns)
+        found = decode(codes[run["offset"] : end], payload["scale"]["high"])
+        run["sizes"] = found.reshape(-1, columns)
     return payload
 
 
@@ -50,16 +51,21 @@ ARGS = (0.1 * jnp.eye(3, dtype=jnp.float32), jnp.ones((2, 3), jnp.float32))
 # ---- numbers -------------------------------------------------------------------------------------
 
 
-@given(st.floats(10.0 ** (LOW + 1), 10.0 ** (HIGH - 1)))
-def test_sizes_are_kept_to_a_fifth_of_a_percent(size):
-    assert decode(encode(np.array([size])))[0] == pytest.approx(size, rel=2e-3)
+@given(st.integers(10, 308), st.floats(0.0, 1.0))
+def test_sizes_are_kept(reach, part):
+    size = 10.0 ** (reach * (2 * part - 1))
+    assert decode(encode(np.array([size]), reach), reach)[0] == pytest.approx(size, rel=1.2e-2)
+    assert (
+        decode(encode(np.array([size]), 10), 10)[0] == pytest.approx(size, rel=4e-4) or reach > 10
+    )
 
 
 def test_zero_is_zero_and_what_is_lost_is_said():
-    assert decode(encode(np.array([1.0])))[0] == 1.0  # the error of every loss
-    codes = encode(np.array([0.0, np.inf, np.nan, 1e-300, 1e300]))
+    for reach in (10, 45, 308):
+        assert decode(encode(np.array([1.0]), reach), reach)[0] == 1.0  # the error of every loss
+    codes = encode(np.array([0.0, np.inf, np.nan, 1e-300, 1e300]), 300)
     assert codes.tolist() == [0, LOST, LOST, 1, 1 + STEPS] and 1 + STEPS < LOST
-    assert decode(codes)[0] == 0.0 and np.isnan(decode(codes)[1:3]).all()
+    assert decode(codes, 300)[0] == 0.0 and np.isnan(decode(codes, 300)[1:3]).all()
 
 
 @pytest.mark.parametrize("rule", [ZIL(), IL(num_steps=7)])
@@ -259,6 +265,17 @@ def test_outputs_are_joined_by_their_sizes():
     assert together == pytest.approx(np.sqrt((9 * 3.0**2 + 3 * 4.0**2) / (9 + 3)))
 
 
+def test_sizes_that_only_double_precision_has(tmp_path):
+    with jax.enable_x64(True):
+        page = dendrax.explore(
+            lambda w: jnp.tanh(w) * 1e60, jnp.ones(3), target=jnp.zeros(3), path=tmp_path / "p.html"
+        )
+    payload = read(page)
+    (run,) = payload["runs"]
+    (output,) = [v for v in payload["vertices"] if v["level"] == 0]
+    assert run["sizes"][output["slot"], 0] == pytest.approx(np.tanh(1.0) * 1e60, rel=1.2e-2)
+
+
 def test_titles(tmp_path):
     def title(fun):
         return read(dendrax.explore(fun, *ARGS, path=tmp_path / "p.html"))["title"]
@@ -335,9 +352,17 @@ def test_paths_that_cannot_be_written(tmp_path):
         dendrax.explore(loss, jnp.ones(2), path=tmp_path / "file" / "page.html")
     with pytest.raises(OSError, match=r"cannot write .*it is a folder(.|\n)*Choose another path"):
         dendrax.explore(loss, jnp.ones(2), path=tmp_path)
+    with pytest.raises(OSError, match=r"cannot write /: it is a folder"):
+        dendrax.explore(loss, jnp.ones(2), path="/")
     with pytest.raises(OSError, match=r"cannot write .*File name too long"):
         dendrax.explore(loss, jnp.ones(2), path=tmp_path / ("a" * 300 + ".html"))
     assert not ran and (tmp_path / "file").read_text() == "kept"
+
+
+def test_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert dendrax.explore(deep, *ARGS, path="~/page.html") == tmp_path / "page.html"
+    assert (tmp_path / "page.html").is_file()
 
 
 def test_folders_are_made(tmp_path):

@@ -215,8 +215,14 @@ def test_plots_of_what_was_not_recorded(layers):
     recorded = dendrax.run(graph, IL(num_steps=2), target=target, record="epsilon")
     with pytest.raises(ValueError, match=r"nothing was recorded for \['nobody'\]"):
         draw.traces(recorded, "nobody")
-    with pytest.raises(ValueError, match=r"draw.distances: no certificate"):
+    with pytest.raises(TypeError, match=r"draw.distances: expected certificates, got none"):
         draw.distances([])
+    with pytest.raises(TypeError, match=r"expected certificates, got Result"):
+        draw.distances([result])
+    with pytest.raises(ValueError, match=r"draw.compare: no result"):
+        draw.compare([])
+    with pytest.raises(TypeError, match=r"inside jax.jit the numbers are not known"):
+        jax.jit(lambda y: draw.energy(dendrax.run(graph, IL(2), target=y, record="energy")))(target)
     constant = dendrax.trace(lambda w: jnp.float32(3.0), jnp.ones(2))
     with pytest.raises(ValueError, match=r"no vertex of this graph has an error"):
         draw.wave(dendrax.run(constant, ZIL(), record="statistics"))
@@ -242,8 +248,9 @@ def test_records_of_errors_and_of_statistics_give_the_same_plots():
 def test_what_is_compared_is_all_there(layers):
     graph, target = layers
     result = dendrax.run(graph, IL(num_steps=3), target=target, record="energy")
-    figure = draw.compare([result, result])
-    assert len(figure.axes[0].get_lines()) == 2
+    figure = draw.compare(r for r in (result, result))
+    assert list(lines(figure)) == ["IL(num_steps=3)", "IL(num_steps=3) (2)"]
+    assert list(lines(draw.compare({"_a": result}))) == [" _a"]
     np.testing.assert_allclose(figure.axes[0].get_lines()[1].get_ydata(), result.energy)
 
 
@@ -253,9 +260,9 @@ def test_negative_energies_are_seen():
     )
     result = dendrax.run(graph, IL(num_steps=4, gamma=0.05), record="energy")
     axes = draw.energy(result).axes[0]
-    assert axes.get_yscale() == "linear"
+    assert axes.get_yscale() == "symlog"
     np.testing.assert_allclose(lines(axes.figure)["total"].get_ydata(), result.energy)
-    assert draw.compare([result]).axes[0].get_yscale() == "linear"
+    assert draw.compare(result).axes[0].get_yscale() == "symlog"
 
 
 def test_the_energies_of_all_levels_add_up():
@@ -270,6 +277,42 @@ def test_the_energies_of_all_levels_add_up():
     assert "8 more levels" in found
     shares = [np.nan_to_num(line.get_ydata()) for name, line in found.items() if name != "total"]
     np.testing.assert_allclose(np.sum(shares, axis=0), result.energy, rtol=1e-4)
+
+
+def test_certificates_of_different_functions():
+    ones = jnp.ones(2, jnp.float32)
+    found = [dendrax.check(lambda p: sum(map(jnp.sum, p)), [ones] * count) for count in (1, 2)]
+    with pytest.raises(ValueError, match=r"functions with different parameters"):
+        draw.distances(found)
+
+
+def test_curves_say_when_their_numbers_are_lost():
+    graph = dendrax.trace(lambda w: jnp.sum(jnp.exp(jnp.exp(w)) ** 2), jnp.ones(3, jnp.float32))
+    result = dendrax.run(graph, IL(num_steps=8, gamma=0.5), record="energy")
+    assert any("total, not finite at t = " in name for name in lines(draw.energy(result)))
+
+
+def test_large_pictures_have_fewer_dots(tmp_path, monkeypatch):
+    def deep(w):
+        for _ in range(60):
+            w = jnp.sin(w)
+        return w
+
+    picture = draw.graph(dendrax.trace(deep, 1.0), layout="own")
+    picture.save(tmp_path / "fine.png")
+    monkeypatch.setattr("dendrax.draw._paint.MOST_DOTS", 4e5)
+    picture.save(tmp_path / "coarse.png")
+    sizes = [number_of_dots(tmp_path / name) for name in ("fine.png", "coarse.png")]
+    assert sizes[1] <= 4.1e5 < sizes[0]
+    monkeypatch.setattr("dendrax.draw._paint.MOST_DOTS", 1e4)
+    with pytest.raises(ValueError, match=r"too large for a PNG(.|\n)*\.svg or \.pdf"):
+        picture.save(tmp_path / "none.png")
+
+
+def number_of_dots(path):
+    """The number of dots of a PNG."""
+    head = path.read_bytes()[16:24]
+    return int.from_bytes(head[:4]) * int.from_bytes(head[4:])
 
 
 def test_distances_that_are_lost_are_named():

@@ -251,6 +251,28 @@ def test_dot_that_takes_too_long(monkeypatch):
         dendrax.draw.graph(dendrax.trace(jnp.sin, 1.0), layout="dot")
 
 
+@pytest.mark.parametrize("answer", ["", "graph 1 1 1"])
+def test_a_dot_that_does_not_work(answer, monkeypatch):
+    done = subprocess.CompletedProcess([], 0, answer, "")
+    monkeypatch.setattr(_dot.subprocess, "run", lambda *_, **__: done)
+    monkeypatch.setattr(_dot, "has_dot", lambda: True)
+    monkeypatch.setattr(_picture, "has_dot", lambda: True)
+    graph = dendrax.trace(jnp.sin, 1.0)
+    with pytest.raises(RuntimeError, match=r"dot answered with no layout"):
+        dendrax.draw.graph(graph, layout="dot")
+    assert dendrax.draw.graph(graph).svg == dendrax.draw.graph(graph, layout="own").svg
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is not installed")
+def test_lines_of_dot_begin_at_their_source():
+    p = problem("fc_resnet", small=True)
+    planned = plan(dendrax.level(dendrax.trace(p.loss, p.model, p.inputs, p.target)), silent=False)
+    places = _dot.dot_places(planned)
+    for c, line in places.lines.items():
+        (_, y), (_, source) = line[0], places.vertices[c.source]
+        assert abs(source - y) == pytest.approx(12, abs=3)
+
+
 def test_source_lines_elsewhere(monkeypatch):
     graph = dendrax.trace(lambda w: jnp.sin(w), 1.0)
 

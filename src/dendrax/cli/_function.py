@@ -80,6 +80,11 @@ def _imported(name: str) -> Any:
             remedy = "Is it installed, or in this folder? A file is named path/to/file.py:function."
             raise BadInput(f"there is no module '{name}'. {remedy}") from None
         raise BadInput(f"importing '{name}' failed: {told(problem)}") from problem
+    except SystemExit as problem:
+        raise BadInput(
+            f"importing '{name}' ended the program (SystemExit: {problem}). Let only what is "
+            "needed run at import; keep the rest below if __name__ == '__main__'."
+        ) from None
 
 
 def _loaded(path: pathlib.Path) -> Any:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
 import dendrax
 from dendrax import LevelledGraph
@@ -111,5 +111,5 @@ def _filled(
         gap = (f"… {len(rows) - most} more", *[""] * (len(rows[0]) - 1))
         shown = [*rows[:head], gap, *(() if head_only else rows[len(rows) - most // 3 :])]
     for row in shown:
-        table.add_row(*map(escape, row))
+        table.add_row(*map(Text, row))  # not marked up, whatever names look like
     return table

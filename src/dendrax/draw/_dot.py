@@ -51,6 +51,8 @@ def _asked(program: str) -> str:
     if done.returncode:
         problem = f"dot failed: {done.stderr.strip()}"
         raise complain(RuntimeError, problem, remedy="Use layout='own'.")
+    if not done.stdout.rstrip().endswith("stop"):
+        raise complain(RuntimeError, "dot answered with no layout.", remedy="Use layout='own'.")
     return done.stdout
 
 
@@ -61,7 +63,8 @@ def _chain(number: int, c: Connection) -> list[str]:
 
 
 def _program(plan: Plan, chains: dict[Connection, list[str]]) -> Iterator[str]:
-    yield "digraph { nodesep=0.2; ranksep=0.3; node [shape=box, fixedsize=true];"
+    yield "digraph { nodesep=0.2; ranksep=0.3; edge [dir=none];"
+    yield "node [shape=box, fixedsize=true];"
     rows: list[list[str]] = [[f"r{row}"] for row in range(plan.rows)]
     for index, s in plan.seen.items():
         rows[s.row].append(f"v{index}")

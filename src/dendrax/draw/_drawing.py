@@ -109,8 +109,9 @@ def drawn(plan: Plan, places: Places, *, shapes: bool) -> Scene:
         title = f"{c.delay} delays" if text else "delay"
         found += [Node(x, y, *size, text, STYLES["delay"], title=title) for x, y in points]
     if shapes:
-        lines = [(c.shape, line) for c, line in places.lines.items() if c.shape != "scalar"]
-        found += [_shape_label(shape, line) for shape, line in lines]
+        # One for all lines that leave a vertex with the same shape: they begin at one place.
+        lines = {(c.source, c.shape): line for c, line in places.lines.items()}
+        found += [_shape_label(s, line) for (_, s), line in lines.items() if s != "scalar"]
     for index, s in plan.seen.items():
         x, y = places.vertices[index]
         title = "\n".join(filter(None, (s.vertex.name, type_text(s.vertex), s.vertex.source)))

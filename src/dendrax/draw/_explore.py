@@ -22,14 +22,14 @@ from dendrax._level import LevelledGraph
 from dendrax._network import Clamp
 from dendrax.draw._file import check_writable, write
 from dendrax.draw._record import (
-    HIGH,
-    LOW,
     MAX_CODES,
     QUANTITIES,
     STEPS,
     Track,
     delay_lines,
+    encode,
     is_too_large,
+    reach_of,
     track,
     track_wave,
 )
@@ -44,7 +44,7 @@ from dendrax.draw._structure import (
 )
 from dendrax.rules import ZIL, Rule
 
-MOST_DYNAMICS = 250  # vertices; the dynamics of more take minutes to compile
+MOST_DYNAMICS = 150  # vertices; the dynamics of more take long to compile
 SCRIPTS = ("payload", "layout", "colours", "pane", "charts", "panel", "controls", "app")
 
 
@@ -65,7 +65,7 @@ def explore(
     function and its error over time, search, collapse modules and delays, compare two rules. The
     page is one file and asks for nothing from the network.
 
-    Of graphs with more than 250 vertices that have an error, or if the record would be too large,
+    Of graphs with more than 150 vertices that have an error, or if the record would be too large,
     Z-IL shows the errors as the wave arrives, and not what happens behind it. The records of other
     rules are sampled if they are too large. The page says so. (IL on that many vertices takes
     minutes to compile; `vertices="layer"`, its default, has far fewer.)
@@ -157,7 +157,7 @@ def _payload(
     graph = levelled.graph
     active = {v.index: slot for slot, v in enumerate(slots)}
     rows, modules, labels = rows_of(levelled), modules_of(graph), labels_of(graph)
-    offset, runs = 0, []
+    offset, runs, reach = 0, [], reach_of(tracks)
     for one in tracks:
         runs.append(
             {
@@ -172,14 +172,14 @@ def _payload(
                 "note": one.note,
             }
         )
-        offset += one.codes.size
+        offset += one.sizes.size
     return {
         "title": title,
         "num_levels": len(levelled.levels),
         "num_delays": levelled.num_delays,
         "num_slots": len(slots),
         "statistics": QUANTITIES,
-        "scale": {"low": LOW, "high": HIGH, "steps": STEPS},
+        "scale": {"low": -reach, "high": reach, "steps": STEPS},
         "vertices": [
             {
                 **_vertex(levelled, v),
@@ -243,7 +243,8 @@ def _packed(payload: dict[str, Any], tracks: Sequence[Track]) -> str:
     """Length of the JSON, the JSON, the codes; compressed, in letters that HTML leaves alone."""
     text = json.dumps(payload, separators=(",", ":"), allow_nan=False).encode()
     head = len(text).to_bytes(4, "little") + text
-    codes = b"".join(one.codes.tobytes() for one in tracks)
+    reach = payload["scale"]["high"]
+    codes = b"".join(encode(one.sizes, reach).tobytes() for one in tracks)
     return base64.b64encode(zlib.compress(head + b"\0" * (len(head) % 2) + codes, 9)).decode()
 
 

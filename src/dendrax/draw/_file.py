@@ -26,18 +26,19 @@ def file_kind(path: str | os.PathLike[str]) -> str:
 def write(path: str | os.PathLike[str], content: bytes) -> pathlib.Path:
     """Write a file as a whole; folders are made."""
     try:
-        write_atomically(path, content)
+        target = pathlib.Path(path).expanduser()
+        write_atomically(target, content)
     except OSError as problem:
         raise _unwritable(path, problem.strerror) from problem
-    return pathlib.Path(path)
+    return target
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Complain before the work, not after it."""
-    target = pathlib.Path(path).absolute()
+    target = pathlib.Path(path).expanduser().absolute()
     reason: str | None = ""
     try:
-        folder = next(p for p in target.parents if p.exists())
+        folder = next((p for p in target.parents if p.exists()), target)
         if target.is_dir():
             reason = "it is a folder"
         elif not folder.is_dir():

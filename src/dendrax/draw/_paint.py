@@ -22,8 +22,13 @@ def matplotlib_or_complain() -> Any:
     return figure
 
 
-def painted(scene: Scene, kind: str, dpi: int = 200) -> bytes:
+FINEST, COARSEST = 200.0, 40.0  # dots per inch
+MOST_DOTS, LONGEST_SIDE = 50e6, 60e3
+
+
+def painted(scene: Scene, kind: str) -> bytes:
     """The scene as the content of a file of this kind, ``"png"`` or ``"pdf"``."""
+    dpi = FINEST if kind == "pdf" else _resolution(scene)
     figures = matplotlib_or_complain()
     figure = figures.Figure(figsize=(scene.width / 72, scene.height / 72))
     axes = figure.add_axes((0, 0, 1, 1))
@@ -36,6 +41,20 @@ def painted(scene: Scene, kind: str, dpi: int = 200) -> bytes:
     dated = {"CreationDate": None} if kind == "pdf" else {}
     figure.savefig(stream, format=kind, dpi=dpi, metadata=dated)
     return stream.getvalue()
+
+
+def _resolution(scene: Scene) -> float:
+    """Dots per inch, fewer for a large picture."""
+    inches = scene.width / 72, scene.height / 72
+    most = (MOST_DOTS / (inches[0] * inches[1])) ** 0.5
+    dpi = min(FINEST, most, LONGEST_SIDE / max(inches))
+    if dpi < COARSEST:
+        raise complain(
+            ValueError,
+            f"the drawing, {inches[0]:.0f} x {inches[1]:.0f} inches, is too large for a PNG.",
+            remedy="Save it as .svg or .pdf, or trace with vertices='layer'.",
+        )
+    return dpi
 
 
 def _node(axes: Any, node: Node, order: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from dendrax._graph import Graph
 from dendrax._level import LevelledGraph
 from dendrax.draw._circuit import check_small, circuit_scene
 from dendrax.draw._dot import dot_places, has_dot
-from dendrax.draw._drawing import drawn, own_places
+from dendrax.draw._drawing import Places, drawn, own_places
 from dendrax.draw._file import file_kind, write
 from dendrax.draw._paint import painted
 from dendrax.draw._plan import Plan, plan
@@ -86,9 +87,7 @@ def graph(
         file_kind(path)
     planned = plan(graph, silent=silent)
     _check_size(planned)
-    few = len(planned.seen) + planned.num_delays <= MOST_FOR_DOT
-    by_dot = layout == "dot" or (layout == "auto" and few and has_dot())
-    places = dot_places(planned) if by_dot else own_places(planned)
+    places = _places(planned, layout)
     small = len(planned.seen) <= MOST_SHAPES
     return _done(drawn(planned, places, shapes=small if shapes is None else shapes), path)
 
@@ -119,6 +118,15 @@ def circuit(graph: Graph | LevelledGraph, path: str | os.PathLike[str] | None = 
     planned = plan(graph, silent=False, as_vertices=True)
     check_small(planned)
     return _done(circuit_scene(planned), path)
+
+
+def _places(planned: Plan, layout: str) -> Places:
+    if layout == "dot":
+        return dot_places(planned)
+    if layout == "auto" and len(planned.seen) + planned.num_delays <= MOST_FOR_DOT and has_dot():
+        with contextlib.suppress(RuntimeError):  # a dot that does not work was not asked for
+            return dot_places(planned)
+    return own_places(planned)
 
 
 def notebook_svg(graph: Graph | LevelledGraph) -> str | None:

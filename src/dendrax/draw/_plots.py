@@ -5,24 +5,26 @@ Each function returns a matplotlib ``Figure`` (a notebook shows it), and saves i
 
 from __future__ import annotations
 
-import io
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+import jax
 import numpy as np
 
+from dendrax import _compat
 from dendrax._errors import complain, public
 from dendrax._gradient import Record, Result
 from dendrax._graph import Graph, Vertex
 from dendrax._level import level_graph
 from dendrax.certify import Certificate
-from dendrax.draw._file import file_kind, write
-from dendrax.draw._paint import matplotlib_or_complain
+from dendrax.draw._figures import Curve, finish, new_figure, paint_curves, paint_wave, ramp
 from dendrax.draw._record import emitted_ports, statistics_of
 from dendrax.draw._structure import rule_text, shortened
 
 MOST_LINES = 12
+MOST_TRACES = 10  # as many as there are colours
 
 
 @public("dendrax.draw.energy")
@@ -43,20 +45,20 @@ def energy(result: Result, path: str | os.PathLike[str] | None = None) -> Any:
         dendrax.draw.energy(result, "energy.svg")
         ```
     """
-    total = np.asarray(_recorded(result, "energy"), np.float64)
-    figure, axes = _figure()
+    total = _energy(result)
+    figure, axes = new_figure()
     shares = _by_level(result)
     shown = list(shares.items())[:MOST_LINES]
     rest = [share for _, share in list(shares.items())[MOST_LINES:]]
     curves = [
-        Curve(f"level {level}", share, 1.0, _ramp(0.85 * k / max(len(shown) - 1, 1)))
+        Curve(f"level {level}", share, 1.0, ramp(0.85 * k / max(len(shown) - 1, 1)))
         for k, (level, share) in enumerate(shown)
     ]
     if rest:
         curves.append(Curve(f"{len(rest)} more levels", np.sum(rest, axis=0), 1.0, "#b0b0b0"))
-    _paint_curves(axes, [*curves, Curve("total", total, 2.2, "#111111")], "energy")
+    paint_curves(axes, [*curves, Curve("total", total, 2.2, "#111111")], "energy")
     axes.set_title(rule_text(result.rule))
-    return _done(figure, axes, path)
+    return finish(figure, axes, path)
 
 
 @public("dendrax.draw.wave")
@@ -80,33 +82,10 @@ def wave(result: Result, path: str | os.PathLike[str] | None = None) -> Any:
         dendrax.draw.wave(dendrax.run(graph, dendrax.ZIL(), record="statistics"), "wave.svg")
         ```
     """
-    figure, axes = _figure()
+    figure, axes = new_figure()
     paint_wave(axes, wave_sizes(result), is_wave=bool(getattr(result.rule, "is_wave", False)))
     axes.set_title(rule_text(result.rule))
-    return _done(figure, axes, path, legend=False)
-
-
-def paint_wave(axes: Any, sizes: np.ndarray, *, is_wave: bool) -> None:
-    """Paint sizes by level and time.
-
-    Behind a wave errors may grow without bounds, and nobody learns from them: the colours span the
-    errors on the diagonal, and those behind it are pale.
-    """
-    from matplotlib.colors import LogNorm
-    from matplotlib.ticker import MaxNLocator
-
-    shown = np.ma.masked_where(~np.isfinite(sizes) | (sizes <= 0), sizes)
-    level, time = np.indices(sizes.shape)
-    front = np.ma.masked_where(time != level, shown) if is_wave else shown
-    limits = (front.min(), front.max()) if front.count() else (1.0, 10.0)
-    style = {"aspect": "auto", "cmap": "magma_r", "interpolation": "nearest"}
-    image = axes.imshow(front, norm=LogNorm(*limits), **style)
-    if is_wave:
-        axes.imshow(np.ma.masked_where(time <= level, shown), norm=image.norm, alpha=0.25, **style)
-    axes.figure.colorbar(image, ax=axes, label="size of the errors")
-    axes.set(xlabel="time t", ylabel="level")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(integer=True))
+    return finish(figure, axes, path, legend=False)
 
 
 def wave_sizes(result: Result) -> np.ndarray:
@@ -137,7 +116,7 @@ def traces(
     """Plot the size of single vertices' errors over time.
 
     **Arguments:** `result`: from `dendrax.run`, with `record="statistics"` or `"epsilon"`;
-    `vertices`: which, by themselves or by name, by default the twelve whose errors
+    `vertices`: which, by themselves or by name, by default the ten whose errors
     become largest; `path`: where to save it.
 
     **Returns:** a matplotlib figure.
@@ -155,7 +134,7 @@ def traces(
     _, sizes = _errors(result)
     if vertices is None:
         largest = sorted(sizes, key=lambda name: -np.max(np.nan_to_num(sizes[name])))
-        chosen = largest[:MOST_LINES]
+        chosen = largest[:MOST_TRACES]
     else:
         several = [vertices] if isinstance(vertices, (str, Vertex)) else vertices
         chosen = [v.name if isinstance(v, Vertex) else v for v in several]
@@ -166,16 +145,17 @@ def traces(
                 f"nothing was recorded for {unknown}.",
                 remedy=f"Vertices with an error: {', '.join(list(sizes)[:8])}, ...",
             )
-    figure, axes = _figure()
+    figure, axes = new_figure()
     curves = [Curve(shortened(name, 30), sizes[name], 1.5) for name in chosen]
-    _paint_curves(axes, curves, "size of the error")
+    paint_curves(axes, curves, "size of the error")
     axes.set_title(rule_text(result.rule))
-    return _done(figure, axes, path)
+    return finish(figure, axes, path)
 
 
 @public("dendrax.draw.compare")
 def compare(
-    results: Sequence[Result] | Mapping[str, Result], path: str | os.PathLike[str] | None = None
+    results: Result | Iterable[Result] | Mapping[str, Result],
+    path: str | os.PathLike[str] | None = None,
 ) -> Any:
     """Plot the energies of several rules over time.
 
@@ -194,15 +174,11 @@ def compare(
         dendrax.draw.compare([dendrax.run(graph, rule, record="energy") for rule in rules])
         ```
     """
-    energies = [
-        np.asarray(_recorded(result, "energy"), np.float64)
-        for result in (results.values() if isinstance(results, Mapping) else results)
-    ]
-    names = list(results) if isinstance(results, Mapping) else [rule_text(r.rule) for r in results]
-    figure, axes = _figure()
-    curves = [Curve(name, energy, 1.8) for name, energy in zip(names, energies, strict=True)]
-    _paint_curves(axes, curves, "energy")
-    return _done(figure, axes, path)
+    named = _named(results)
+    figure, axes = new_figure(height=max(3.4, 0.2 * len(named)))
+    curves = [Curve(name, _energy(result), 1.8) for name, result in named]
+    paint_curves(axes, curves, "energy")
+    return finish(figure, axes, path)
 
 
 @public("dendrax.draw.distances")
@@ -231,13 +207,12 @@ def distances(
         ```
     """
     several = [certificates] if isinstance(certificates, Certificate) else list(certificates)
-    if not several:
-        raise complain(ValueError, "no certificate.", remedy="Make one with dendrax.check.")
+    _check_certificates(several)
     relative = [[row.distance / (row.norm or 1.0) for row in c.rows] for c in several]
     positive = [value for values in relative for value in values if 0 < value < np.inf]
     floor = min(positive, default=1e-16) / 10
     names = [shortened(row.name, 28) for row in several[0].rows]
-    figure, axes = _figure(height=1.6 + 0.24 * len(names))
+    figure, axes = new_figure(height=1.6 + 0.24 * len(names))
     axes.set(xscale="log", xlabel="distance to backpropagation's gradient, relative")
     axes.set_xlim(floor / 3, 3 * max(positive, default=100 * floor))
     for k, (certificate, values) in enumerate(zip(several, relative, strict=True)):
@@ -248,17 +223,54 @@ def distances(
     axes.invert_yaxis()
     axes.axvspan(floor / 3, floor * 2, color="#e4f4e8", lw=0)
     figure.legend(loc="outside upper center", frameon=False, fontsize=8, ncols=2)
-    return _done(figure, axes, path, legend=False)
+    return finish(figure, axes, path, legend=False)
+
+
+def _check_certificates(several: Sequence[Any]) -> None:
+    wrong = [one for one in several if not isinstance(one, Certificate)]
+    if wrong or not several:
+        found = f"got {type(wrong[0]).__name__}" if wrong else "got none"
+        raise complain(
+            TypeError, f"expected certificates, {found}.", remedy="Make them with dendrax.check."
+        )
+    if len({tuple(row.name for row in one.rows) for one in several}) > 1:
+        raise complain(
+            ValueError,
+            "the certificates are of functions with different parameters.",
+            remedy="Compare rules on one function, or draw a figure for each.",
+        )
 
 
 def _remark(certificate: Certificate, distances: Sequence[float]) -> str:
-    if certificate.exact:
-        return ": exactly 0"
-    lost = sum(not np.isfinite(value) for value in distances)
-    return f": {lost} of {len(distances)} not finite" if lost else ""
+    norms = [row.norm for row in certificate.rows]
+    lost = sum(not np.isfinite(d + norm) for d, norm in zip(distances, norms, strict=True))
+    if lost:
+        return f": {lost} of {len(distances)} not finite"
+    return ": exactly 0" if certificate.exact else ""
 
 
 # ---- what was recorded ---------------------------------------------------------------------------
+
+
+def _named(results: Any) -> list[tuple[str, Result]]:
+    """Results with names; those of the same rule are numbered."""
+    if isinstance(results, Mapping):
+        return list(results.items())
+    several = [results] if isinstance(results, Result) else list(results)
+    if not several:
+        raise complain(ValueError, "no result.", remedy="Make one with dendrax.run.")
+    seen: Counter[str] = Counter()
+    named = []
+    for result in several:
+        _recorded(result, "energy")
+        name = rule_text(result.rule)
+        seen[name] += 1
+        named.append((f"{name} ({seen[name]})" if seen[name] > 1 else name, result))
+    return named
+
+
+def _energy(result: Result) -> np.ndarray:
+    return np.asarray(_recorded(result, "energy"), np.float64)
 
 
 def _recorded(result: Result, name: str) -> Any:
@@ -274,6 +286,14 @@ def _recorded(result: Result, name: str) -> Any:
             ValueError,
             f"the result has no record of {name!r}.",
             remedy=f"Run the rule with dendrax.run(..., record={name!r}).",
+        )
+    if _compat.is_tracer(result.num_steps) or any(
+        map(_compat.is_tracer, jax.tree.leaves(result.output))
+    ):
+        raise complain(
+            TypeError,
+            "inside jax.jit the numbers are not known yet.",
+            remedy="Return what is to be drawn, and draw it outside.",
         )
     return found
 
@@ -310,61 +330,3 @@ def _by_level(result: Result) -> dict[int, np.ndarray]:
 
 def _size(graph: Graph, v: Vertex) -> int:
     return sum(v.outputs[port.output].size for port in emitted_ports(graph, v))
-
-
-# ---- figures -------------------------------------------------------------------------------------
-
-
-def _figure(height: float = 3.4) -> tuple[Any, Any]:
-    figure = matplotlib_or_complain().Figure(figsize=(5.6, height), layout="constrained")
-    return figure, figure.add_subplot()
-
-
-class Curve(NamedTuple):
-    """A line over time."""
-
-    name: str
-    values: np.ndarray
-    width: float
-    colour: Any = None
-
-
-def _paint_curves(axes: Any, curves: Sequence[Curve], label: str) -> None:
-    """On a logarithmic axis, without exact zeros; a linear one if something is negative."""
-    finite = [c.values[np.isfinite(c.values)] for c in curves]
-    scale = "linear" if any((values < 0).any() for values in finite) else "log"
-    for name, values, width, colour in curves:
-        hidden = ~np.isfinite(values) | ((scale == "log") & (values <= 0))
-        axes.plot(np.where(hidden, np.nan, values), lw=width, color=colour, label=name)
-    axes.set(xlabel="time t", ylabel=label, yscale=scale)
-
-
-def _ramp(part: float) -> Any:
-    from matplotlib import colormaps
-
-    return colormaps["viridis"](part)
-
-
-def _done(figure: Any, axes: Any, path: Any, *, legend: bool = True) -> Any:
-    axes.spines[["top", "right"]].set_visible(False)
-    if legend and axes.get_legend_handles_labels()[0]:
-        figure.legend(loc="outside right upper", frameon=False, fontsize=8)
-    if path is not None:
-        save_figure(figure, path)
-    return figure
-
-
-def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
-    """Write a figure."""
-    write(path, figure_bytes(figure, file_kind(path)))
-
-
-def figure_bytes(figure: Any, kind: str) -> bytes:
-    """A figure as a file: no date, names of parts from a fixed salt, so always the same bytes."""
-    import matplotlib
-
-    stream = io.BytesIO()
-    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
-    with matplotlib.rc_context({"svg.hashsalt": "dendrax", "svg.fonttype": "none"}):
-        figure.savefig(stream, format=kind, dpi=200, metadata=dated)
-    return stream.getvalue()

@@ -1,6 +1,6 @@
 """A `Result` as the explorer embeds it: every size as 16 bits on a logarithmic scale.
 
-Enters: the statistics of a run. Leaves: a table of codes, one row per quantity and vertex (and per
+Enters: the statistics of a run. Leaves: a table of sizes, one row per quantity and vertex (and per
 place in a delay line), one column per time; of a record that is too large only some of the times.
 """
 
@@ -21,8 +21,7 @@ from dendrax.draw._structure import learning_times, rule_text
 from dendrax.rules import Rule
 
 QUANTITIES = ("error", "x", "mu")
-LOW, HIGH = -45.0, 45.0  # powers of ten
-STEPS = 65532  # between them; even, so that 1 has a code of its own
+STEPS = 65532  # between the smallest and the largest; even, so that 1 has a code of its own
 LOST = 65535  # the code of what is not finite
 MAX_CODES = 800_000  # of a page; two bytes each
 
@@ -35,7 +34,7 @@ class Track:
     - ``learns``: when each parameter does, in words.
     - ``times``: those that were kept.
     - ``energy``: at these times.
-    - ``codes``: rows of quantities and of places in delay lines, columns of times.
+    - ``sizes``: rows of quantities and of places in delay lines, columns of times.
     - ``delayed``: whether the rule waits in the delays.
     - ``wave``: whether the error takes one level per time step.
     - ``arrivals``: whether there is only one column, what was found when the wave arrived.
@@ -46,7 +45,7 @@ class Track:
     learns: dict[int, str]
     times: np.ndarray
     energy: np.ndarray
-    codes: np.ndarray
+    sizes: np.ndarray
     delayed: bool
     wave: bool
     note: str
@@ -74,7 +73,7 @@ def track(
         learns=learning_times(result.rule, levelled, last=count - 1),
         times=kept,
         energy=np.asarray(result.energy, np.float64)[kept],
-        codes=encode(rows[:, kept]),
+        sizes=rows[:, kept],
         delayed=bool(len(waiting)),
         wave=bool(getattr(result.rule, "is_wave", False)),
         note=f"{rule}: {' '.join(notes)}" if notes else "",
@@ -87,18 +86,25 @@ def is_too_large(levelled: LevelledGraph, slots: Sequence[Vertex], *, budget: in
     return times * (len(QUANTITIES) * len(slots) + levelled.num_delays) > budget
 
 
-def encode(sizes: np.ndarray) -> np.ndarray:
+def reach_of(tracks: Sequence[Track]) -> int:
+    """How many powers of ten, up and down, hold all sizes."""
+    found = [one.sizes[np.isfinite(one.sizes) & (one.sizes > 0)] for one in tracks]
+    logs = np.abs(np.log10(np.concatenate([sizes.ravel() for sizes in found])))
+    return max(10, int(np.ceil(logs.max(initial=0.0))))
+
+
+def encode(sizes: np.ndarray, reach: int) -> np.ndarray:
     """Non-negative numbers -> codes: 0 is exactly zero, `LOST` is not finite."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        place = (np.log10(sizes) - LOW) / (HIGH - LOW)
+        place = (np.log10(sizes) + reach) / (2 * reach)
     codes = 1 + np.round(np.clip(place, 0.0, 1.0) * STEPS)
     codes = np.where(sizes == 0, 0, np.where(np.isfinite(sizes), codes, LOST))
     return codes.astype("<u2")
 
 
-def decode(codes: np.ndarray) -> np.ndarray:
-    """The inverse of `encode`, to 0.2 %."""
-    sizes = 10.0 ** (LOW + (codes.astype(np.float64) - 1) / STEPS * (HIGH - LOW))
+def decode(codes: np.ndarray, reach: int) -> np.ndarray:
+    """The inverse of `encode`, to 0.04 % within ten powers of ten and 1.2 % within all of them."""
+    sizes = 10.0 ** (-reach + (codes.astype(np.float64) - 1) / STEPS * 2 * reach)
     return np.where(codes == 0, 0.0, np.where(codes == LOST, np.nan, sizes))
 
 
@@ -119,7 +125,7 @@ def track_wave(rule: Rule, levelled: LevelledGraph, slots: Sequence[Vertex], cla
         learns=learning_times(rule, levelled, last=last),
         times=np.arange(last + 1),
         energy=np.zeros(0),
-        codes=encode(np.array([*errors, *values, *values, *waiting])[:, None]),
+        sizes=np.array([*errors, *values, *values, *waiting])[:, None],
         delayed=bool(waiting),
         wave=True,
         note=f"{rule_text(rule)}: found by one pass over the {len(slots)} vertices, as the wave "

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from dendrax.draw._plots import figure_bytes, paint_wave
+from dendrax.draw._figures import figure_bytes, paint_wave
 from dendrax.experiments._store import Finding
 
 COLOURS = {
