@@ -16,7 +16,7 @@ from typing import Any
 
 from dendrax._api import check_rule, level, run, trace
 from dendrax._errors import complain, public
-from dendrax._gradient import clamp_for, flat_target
+from dendrax._gradient import Result, clamp_for, flat_target
 from dendrax._graph import Edge, Graph, Vertex
 from dendrax._level import LevelledGraph
 from dendrax._network import Clamp
@@ -131,6 +131,18 @@ def _explorer_page(graph: Graph, rules: Sequence[Rule], target: Any, title: str)
         else:
             result = run(graph, rule, target=target, record=("energy", "statistics"))
             tracks.append(track(result, levelled, slots, budget=budget))
+    return _page_of(levelled, tracks, title)
+
+
+def page_of_results(graph: Graph, results: Sequence[Result], title: str) -> str:
+    """The page of what was run on a graph already, with records of energy and statistics."""
+    levelled, budget = level(graph), MAX_CODES // len(results)
+    tracks = [track(result, levelled, list(graph.active), budget=budget) for result in results]
+    return _page_of(levelled, tracks, title)
+
+
+def _page_of(levelled: LevelledGraph, tracks: Sequence[Track], title: str) -> str:
+    slots = list(levelled.graph.active)
     return _page(title, _packed(_payload(levelled, slots, tracks, title), tracks))
 
 

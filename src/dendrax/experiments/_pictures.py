@@ -11,6 +11,7 @@ import jax
 
 import dendrax
 from dendrax import IL, ZIL, draw
+from dendrax.draw._explore import page_of_results
 from dendrax.experiments._beyond import case
 from dendrax.experiments._library import Library
 from dendrax.experiments._store import Cell, Work
@@ -30,18 +31,16 @@ def picture_cells(library: Library, *, seed: int) -> list[Cell]:
 
     def measure(work: Work) -> Mapping[str, Any]:
         with tempfile.TemporaryDirectory() as folder, jax.enable_x64(True):
-            _draw(library, seed, pathlib.Path(folder), work)
+            page = _draw(library, seed, pathlib.Path(folder), work)
             plots = sorted(pathlib.Path(folder).glob("*.svg"))
-            page = pathlib.Path(folder) / "explorer.html"
-            return {
-                "plots": {plot.stem: plot.read_text(encoding="utf-8") for plot in plots},
-                "explorer": page.read_text(encoding="utf-8"),
-            }
+            texts = {plot.stem: plot.read_text(encoding="utf-8") for plot in plots}
+            return {"plots": texts, "explorer": page}
 
     return [Cell("pictures", f"{MODEL} in pictures", settings, measure)]
 
 
-def _draw(library: Library, seed: int, folder: pathlib.Path, work: Work) -> None:
+def _draw(library: Library, seed: int, folder: pathlib.Path, work: Work) -> str:
+    """Write the plots; the explorer's page."""
     loss, arguments = case(library, MODEL, seed)
     work.report(0.0, "recording every error")
     graph = dendrax.trace(loss, *arguments, vertices="layer")
@@ -54,5 +53,4 @@ def _draw(library: Library, seed: int, folder: pathlib.Path, work: Work) -> None
     work.report(0.5, "comparing with backpropagation")
     found = [dendrax.check(loss, *arguments, rule=rule) for rule in RULES]
     draw.distances(found, folder / "distance-by-parameter.svg")
-    work.report(0.7, "writing the explorer")
-    dendrax.explore(loss, *arguments, rule=RULES, path=folder / "explorer.html", title=MODEL)
+    return page_of_results(graph, (zil, il), MODEL)
