@@ -16,7 +16,11 @@ from tests.cases.graphs import GRAPHS
 from tests.compare import close, distance, same
 from tests.reference import simulate
 
-GRAPH_IDS = [case.name for case in GRAPHS]
+# Over time two nested scans are long: each of their steps is a vertex.
+TIMED_GRAPHS = [
+    pytest.param(c, id=c.name, marks=pytest.mark.slow if c.name == "nested_scan" else ())
+    for c in GRAPHS
+]
 OVERFLOW = ("rnn", "transformer", "resnet18")  # value nodes behind the wave may overflow
 CANCEL = {"mlp": 512, "nested_scan": 128, "integer_branch": 128}
 ABLATIONS = {
@@ -53,7 +57,7 @@ def wave_errors(graph):
     return kept
 
 
-@pytest.mark.parametrize("case", GRAPHS, ids=GRAPH_IDS)
+@pytest.mark.parametrize("case", TIMED_GRAPHS)
 def test_errors_arrive_on_time_and_equal_the_wavefronts(case):
     """Lemma: epsilon is exactly 0 before t = level, and at t = level it is the backprop error."""
     with jax.disable_jit():
@@ -73,7 +77,7 @@ def test_errors_arrive_on_time_and_equal_the_wavefronts(case):
             assert same(result.mu[t][v], result.mu[0][v])
 
 
-@pytest.mark.parametrize("case", GRAPHS, ids=GRAPH_IDS)
+@pytest.mark.parametrize("case", TIMED_GRAPHS)
 def test_gradients_operation_by_operation(case):
     with jax.disable_jit():
         args = case.make_args()
@@ -83,7 +87,7 @@ def test_gradients_operation_by_operation(case):
         assert same(result.gradient, jax.grad(case.fun, case.argnums)(*args))
 
 
-@pytest.mark.parametrize("case", GRAPHS, ids=GRAPH_IDS)
+@pytest.mark.parametrize("case", TIMED_GRAPHS)
 def test_gradients_compiled(case):
     """Compiled as one loop, XLA fuses, and so rounds, differently: a few units in the last place.
 

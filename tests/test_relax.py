@@ -14,7 +14,12 @@ from tests.cases.graphs import GRAPHS
 from tests.compare import close, distance, same
 from tests.reference import energy
 
-GRAPH_IDS = [case.name for case in GRAPHS]
+# Over time two nested scans are long: each of their steps is a vertex.
+TIMED_GRAPHS = [
+    pytest.param(c, id=c.name, marks=pytest.mark.slow if c.name == "nested_scan" else ())
+    for c in GRAPHS
+]
+TRANSFORMER = pytest.param("transformer", marks=pytest.mark.slow)
 MODELS = ["mlp", "cnn", "rnn", "rnn_scan", "fc_resnet", "transformer"]
 SLOW_MODELS = [pytest.param(n, marks=pytest.mark.slow) for n in ("resnet18", "transformer12")]
 # Few of the small graphs have layers.
@@ -64,7 +69,7 @@ def check_steps(graph, rule, precision=1.0, steps=3):
 
 @NO_NODE
 @pytest.mark.parametrize("vertices", VERTICES)
-@pytest.mark.parametrize("case", GRAPHS, ids=GRAPH_IDS)
+@pytest.mark.parametrize("case", TIMED_GRAPHS)
 def test_each_step_is_the_gradient_of_the_energy(case, vertices):
     check_steps(traced(case, vertices), IL(num_steps=4, gamma=0.05, init="noise"))
 
@@ -110,7 +115,7 @@ def test_complex_value_nodes_descend():
 
 
 @pytest.mark.parametrize("rule", [IL(num_steps=60, gamma=0.01), ErrorPC(num_steps=60, gamma=0.01)])
-@pytest.mark.parametrize("name", ["mlp", "cnn", "rnn", "fc_resnet", "transformer"])
+@pytest.mark.parametrize("name", ["mlp", "cnn", "rnn", "fc_resnet", TRANSFORMER])
 def test_small_gamma_lowers_the_energy_at_every_step(name, rule):
     descent = dendrax.run(model_graph(name), rule, record="energy").energy
     assert len(descent) == 61
@@ -156,7 +161,7 @@ def test_two_layer_linear_network_against_the_closed_form():
 # ---- the batch -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "rnn", "fc_resnet", "transformer"])
+@pytest.mark.parametrize("name", ["mlp", "cnn", "rnn", "fc_resnet", TRANSFORMER])
 @pytest.mark.parametrize("rule", [IL, ErrorPC])
 def test_a_mean_over_the_batch_is_the_mean_over_samples(name, rule):
     """And without batch='mean' it is not."""
@@ -235,7 +240,7 @@ def test_numpy_numbers_as_settings():
 
 @NO_NODE
 @pytest.mark.parametrize("vertices", VERTICES)
-@pytest.mark.parametrize("case", GRAPHS, ids=GRAPH_IDS)
+@pytest.mark.parametrize("case", TIMED_GRAPHS)
 def test_fixed_predictions_give_backprop(case, vertices):
     """On any graph, levelled or not.
 

@@ -65,8 +65,14 @@ def test_what_is_skipped_fails_in_jax_too(name):
         dendrax.grad(loss, operation.argnums)(*args)
 
 
-@pytest.mark.parametrize("rule", [BP(), ZIL()], ids=["bp", "zil"])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+BY_RULE = [
+    pytest.param(rule, dtype, marks=() if rule == ZIL() or dtype == "float64" else pytest.mark.slow)
+    for rule in (BP(), ZIL())
+    for dtype in ("float64", "float32", "bfloat16")
+]
+
+
+@pytest.mark.parametrize(("rule", "dtype"), BY_RULE)
 @pytest.mark.parametrize("case", GRAPHS, ids=GRAPH_IDS)
 def test_graphs(case, dtype, rule):
     args = case.make_args(dtype)

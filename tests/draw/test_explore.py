@@ -48,6 +48,12 @@ def deep(w, x, count=4):
 ARGS = (0.1 * jnp.eye(3, dtype=jnp.float32), jnp.ones((2, 3), jnp.float32))
 
 
+@pytest.fixture
+def by_arrivals(monkeypatch):
+    """Z-IL as on large graphs: nothing has to be compiled."""
+    monkeypatch.setattr(_explore, "MOST_DYNAMICS", 0)
+
+
 # ---- numbers -------------------------------------------------------------------------------------
 
 
@@ -94,6 +100,7 @@ def test_the_page_holds_what_was_recorded(rule, tmp_path):
             assert ((np.array(rows).T == 0) == (expected == 0)).all()
 
 
+@pytest.mark.usefixtures("by_arrivals")
 def test_vertices_are_described(tmp_path):
     payload = read(dendrax.explore(deep, *ARGS, path=tmp_path / "page.html"))
     levelled = dendrax.level(dendrax.trace(deep, *ARGS))
@@ -181,6 +188,7 @@ def test_two_rules_share_the_room(tmp_path, monkeypatch):
 # ---- the page ------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("by_arrivals")
 def test_the_page_asks_for_nothing(tmp_path):
     text = dendrax.explore(deep, *ARGS, path=tmp_path / "page.html").read_text()
     assert "default-src 'none'" in text
@@ -193,6 +201,7 @@ def test_every_file_of_the_page_is_in_the_package():
     assert scripts == set(_explore.SCRIPTS)
 
 
+@pytest.mark.usefixtures("by_arrivals")
 def test_names_are_text(tmp_path):
     evil = "</script><script>window.pwned = 1</script><img src=x onerror=alert(1)>"
     page = dendrax.explore(
@@ -220,8 +229,8 @@ def test_missing_numbers_do_not_spoil_the_page(tmp_path):
     assert run["note"].startswith("IL(num_steps=8, gamma=0.5): ") and "gamma" in run["note"]
 
 
-def test_large_graphs_check_the_target_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(_explore, "MOST_DYNAMICS", 0)
+@pytest.mark.usefixtures("by_arrivals")
+def test_large_graphs_check_the_target_too(tmp_path):
     for target in ((jnp.ones((2, 3)),), {"a": jnp.ones((2, 3))}):
         with pytest.raises(ValueError, match=r"dendrax.explore: the target's tree .* is not that"):
             dendrax.explore(lambda w, x: x @ w, *ARGS, target=target, path=tmp_path / "p.html")
@@ -276,6 +285,7 @@ def test_sizes_that_only_double_precision_has(tmp_path):
     assert run["sizes"][output["slot"], 0] == pytest.approx(np.tanh(1.0) * 1e60, rel=1.2e-2)
 
 
+@pytest.mark.usefixtures("by_arrivals")
 def test_titles(tmp_path):
     def title(fun):
         return read(dendrax.explore(fun, *ARGS, path=tmp_path / "p.html"))["title"]
@@ -359,12 +369,14 @@ def test_paths_that_cannot_be_written(tmp_path):
     assert not ran and (tmp_path / "file").read_text() == "kept"
 
 
+@pytest.mark.usefixtures("by_arrivals")
 def test_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert dendrax.explore(deep, *ARGS, path="~/page.html") == tmp_path / "page.html"
     assert (tmp_path / "page.html").is_file()
 
 
+@pytest.mark.usefixtures("by_arrivals")
 def test_folders_are_made(tmp_path):
     page = dendrax.explore(deep, *ARGS, path=tmp_path / "a" / "b" / "page.html")
     assert page.is_file()
