@@ -12,15 +12,10 @@ from dendrax import ZIL
 from dendrax._graph import Port
 from dendrax._wavefront import run_forward
 from dendrax.models import problem
-from tests.cases.graphs import GRAPHS
+from tests.cases.graphs import GRAPHS, TIMED_GRAPHS
 from tests.compare import close, distance, same
 from tests.reference import simulate
 
-# Over time two nested scans are long: each of their steps is a vertex.
-TIMED_GRAPHS = [
-    pytest.param(c, id=c.name, marks=pytest.mark.slow if c.name == "nested_scan" else ())
-    for c in GRAPHS
-]
 OVERFLOW = ("rnn", "transformer", "resnet18")  # value nodes behind the wave may overflow
 CANCEL = {"mlp": 512, "nested_scan": 128, "integer_branch": 128}
 ABLATIONS = {

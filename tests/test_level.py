@@ -171,3 +171,13 @@ def test_levelling_is_linear_in_the_graph():
     for edge, delay in itertools.islice(levelled.delays.items(), 100):
         assert delay == edge.user - edge.source.vertex - 1
     assert Edge(Port(0), 1) in levelled.delays
+
+
+def test_levels_are_asked_for_by_vertex():
+    graph = dendrax.trace(lambda w, x: jnp.sin(w) * x, jnp.ones(2), jnp.ones(2))
+    level_of = dendrax.level(graph).level_of
+    assert level_of[graph["sin"]] == level_of[graph["sin"].index] == 1
+    with pytest.raises(KeyError, match=r"as in level_of\[graph\['sin'\]\]"):
+        level_of["sin"]
+    with pytest.raises(KeyError, match=r"has no error, and so no level"):
+        level_of[graph["x"]]

@@ -10,15 +10,10 @@ import pytest
 import dendrax
 from dendrax import BP, IL, ZIL, ErrorPC, FixedPrediction, IncrementalPC
 from dendrax.models import problem
-from tests.cases.graphs import GRAPHS
+from tests.cases.graphs import TIMED_GRAPHS
 from tests.compare import close, distance, same
 from tests.reference import energy
 
-# Over time two nested scans are long: each of their steps is a vertex.
-TIMED_GRAPHS = [
-    pytest.param(c, id=c.name, marks=pytest.mark.slow if c.name == "nested_scan" else ())
-    for c in GRAPHS
-]
 TRANSFORMER = pytest.param("transformer", marks=pytest.mark.slow)
 MODELS = ["mlp", "cnn", "rnn", "rnn_scan", "fc_resnet", "transformer"]
 SLOW_MODELS = [pytest.param(n, marks=pytest.mark.slow) for n in ("resnet18", "transformer12")]

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import lax
 
 
@@ -201,3 +202,9 @@ GRAPHS: tuple[Case, ...] = (
     Case("several_outputs", _several_outputs, (_normal(6),)),
     Case("mlp", _mlp, (_normal(4, 3), _normal(4), _normal(2, 4), _normal(2), _X, _normal(2))),
 )
+
+# Over time two nested scans are long: each of their steps is a vertex.
+TIMED_GRAPHS = [
+    pytest.param(c, id=c.name, marks=pytest.mark.slow if c.name == "nested_scan" else ())
+    for c in GRAPHS
+]

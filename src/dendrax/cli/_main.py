@@ -62,7 +62,7 @@ Seed = Annotated[int, typer.Option(help="Of weights, batches and games.", min=0,
 
 @app.command()
 def demo(out: Out = pathlib.Path("dendrax-demo"), seed: Seed = 0) -> None:
-    """Three minutes: the paper's tables on small networks, and every rule learns.
+    """About three minutes: the paper's tables on small networks, and every rule learns.
 
     The networks are unmodified JAX functions, and the data ship with dendrax. Tables 1 and 3: the
     distance of one weight update to backpropagation's. Table 2: its time. Then one network learns
