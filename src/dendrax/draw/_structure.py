@@ -188,7 +188,7 @@ class Source:
 
 
 def source_of(v: Vertex, around: int = 2) -> Source:
-    """The source line of a vertex, and as many around it."""
+    """The source line of a vertex, with ``around`` lines before and after it."""
     found = re.fullmatch(r"(.*?):(\d+)(?::\d+)?(?: \((.*)\))?", v.source)
     if found is None:
         return Source(v.source, "")

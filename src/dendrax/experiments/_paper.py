@@ -94,7 +94,7 @@ class Paper:
         """The quick tables in the paper's precision, a network that every rule trains, pictures.
 
         The ResNet of the tables is the fully connected one, as in the paper's appendix: ResNet18's
-        many small operations take minutes more.
+        many small operations take a minute more.
         """
         every = (*self.cells("table1"), *self.cells("table2"), *self.cells("table3"))
         cells = [cell for cell in every if cell.settings["row"] != "ResNet18"]
