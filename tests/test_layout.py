@@ -30,6 +30,7 @@ FLOW = (
     "_contraction",
     "_convolution",
     "_network",
+    "_arrivals",
     "_dynamics",
     "_rule",
     "_relax",
@@ -40,12 +41,13 @@ FLOW = (
     "draw",
     "models",
     "data",
+    "train",
     "agent",
     "experiments",
     "cli",
 )
-EXTRAS = {"equinox", "optax", "rich", "typer", "matplotlib", "PIL", "ale_py"}
-OUTSIDE = ("models", "data", "agent", "experiments", "cli")  # never imported by the core
+EXTRAS = {"equinox", "optax", "rich", "typer", "matplotlib", "PIL", "ale_py", "orbax"}
+OUTSIDE = ("models", "data", "train", "agent", "experiments", "cli")  # never imported by the core
 
 
 def _imports(path: pathlib.Path) -> set[str]:

@@ -19,7 +19,7 @@ from dendrax import IL, ZIL
 from dendrax._gradient import clamp_for
 from dendrax._graph import Port
 from dendrax.draw import _explore, _record
-from dendrax.draw._arrivals import arrivals
+from dendrax._arrivals import arrivals
 from dendrax.draw._record import LOST, STEPS, decode, encode, joined
 from dendrax.models import problem
 

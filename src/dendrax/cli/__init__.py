@@ -1,4 +1,4 @@
-"""The command line: ``dendrax demo``, ``paper``, ``data``, ``explore`` and ``show``."""
+"""The command line: one function for each command of ``dendrax``, and their help."""
 
 import sys
 

@@ -11,15 +11,9 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 
 from dendrax._errors import is_ours
-from dendrax.cli._function import (
-    BadInput,
-    evaluated,
-    find_function,
-    find_rule,
-    told,
-    users_line,
-)
+from dendrax.cli._function import evaluated, find_function, find_rule
 from dendrax.draw import explore
+from dendrax.train._user_code import BadInput, told, users_line
 
 
 def run(

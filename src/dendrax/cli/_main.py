@@ -10,7 +10,7 @@ import jax
 try:
     import typer
 
-    from dendrax.cli import _data, _explore, _paper, _show
+    from dendrax.cli import _data, _explore, _paper, _show, _train
 except ModuleNotFoundError as missing:  # the core does not need them
     sys.exit(f"dendrax: {missing}. The command line is an extra: pip install 'dendrax[paper]'")
 
@@ -190,3 +190,146 @@ def show(
 def data(data_dir: DataDir = None) -> None:
     """Which data sets are on this machine, and the command that gets the others."""
     _data.run(data_dir)
+
+
+class Sharding(enum.StrEnum):
+    """Where the parameters lie."""
+
+    replicated = "replicated"
+    fsdp = "fsdp"
+
+
+class NonFinite(enum.StrEnum):
+    """What to do with a loss that is not finite."""
+
+    stop = "stop"
+    skip = "skip"
+    allow = "allow"
+
+
+class Mode(enum.StrEnum):
+    """What is better."""
+
+    min = "min"
+    max = "max"
+
+
+@app.command()
+def train(
+    plan: Annotated[
+        pathlib.Path | None, typer.Argument(help="A TOML file; options count more than it.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="mlp, fc_resnet, cnn, alexnet, resnet18, transformer, or file.py:function, with "
+            'settings such as "mlp(hidden_sizes=[256, 256])". [default: mlp]'
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="fashion_mnist, mnist, cifar10, moby_dick, text(path=...), "
+            "image_folder(path=...), or file.py:function. [default: fashion_mnist]"
+        ),
+    ] = None,
+    rule: Annotated[
+        str | None, typer.Option(help='Such as "IL(num_steps=20, gamma=0.02)". [default: ZIL]')
+    ] = None,
+    optimizer: Annotated[
+        str | None,
+        typer.Option(
+            help='Such as "adamw(learning_rate=3e-4, clip=1.0, accumulate=4)". [default: adam]'
+        ),
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(
+            help='constant, "cosine(warmup=100)", linear or "exponential(half_life=1000)". '
+            "[default: constant]"
+        ),
+    ] = None,
+    vertices: Annotated[Vertices | None, typer.Option(help="Default: what the rule uses.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data. [default: 5]")] = None,
+    steps: Annotated[int | None, typer.Option(help="Updates, instead of epochs.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Over all devices. [default: 64]")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of weights and batches.")] = None,
+    evaluate_every: Annotated[int | None, typer.Option(help="Updates. [default: an epoch]")] = None,
+    checkpoint_every: Annotated[
+        int | None, typer.Option(help="Updates. [default: an epoch]")
+    ] = None,
+    log_every: Annotated[
+        int | None, typer.Option(help="Updates. [default: a tenth of an epoch]")
+    ] = None,
+    keep: Annotated[int | None, typer.Option(help="Last checkpoints to keep. [default: 3]")] = None,
+    patience: Annotated[
+        int | None, typer.Option(help="Stop after so many evaluations without a better one.")
+    ] = None,
+    monitor: Annotated[
+        str | None, typer.Option(help="What is to get better. [default: test_loss]")
+    ] = None,
+    mode: Annotated[Mode | None, typer.Option(help="What is better. [default: min]")] = None,
+    nonfinite: Annotated[
+        NonFinite | None, typer.Option(help="At a loss that is not finite. [default: stop]")
+    ] = None,
+    sharding: Annotated[
+        Sharding | None,
+        typer.Option(help="Parameters on every device, or spread. [default: replicated]"),
+    ] = None,
+    chunks: Annotated[
+        int | None,
+        typer.Option(
+            help="Gradients in so many pieces, added up in one order: the same bits on any number "
+            "of devices."
+        ),
+    ] = None,
+    out: Annotated[pathlib.Path, typer.Option(help="The folder of the run.")] = pathlib.Path(
+        "dendrax-run"
+    ),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in that folder.")
+    ] = False,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="One process of many; the cluster says which.")
+    ] = False,
+) -> None:
+    """Train a model by any rule, on all devices; stop and resume it at any time.
+
+    dendrax train --model cnn --rule "IL(num_steps=20, gamma=0.02, batch='mean')" --epochs 3
+
+    dendrax train plan.toml --out runs/one
+
+    dendrax train --resume --out runs/one
+
+    The folder gets metrics.jsonl (a JSON object per line), curves.svg, and checkpoints: the last
+    ones and the best. Ctrl-C saves and exits. Killed at any moment and resumed, a run ends with the
+    same bits.
+    """
+    given = {**locals()}
+    named = {name: given[name] for name in ("model", "data", "rule", "optimizer", "schedule")}
+    named["vertices"] = None if vertices is None else vertices.value
+    counts = {name: given[name] for name in _COUNTS}
+    chosen = {name: given[name] and given[name].value for name in ("mode", "nonfinite", "sharding")}
+    _train.run(plan, named, counts | chosen, out=out, resume=resume, cluster=cluster)
+
+
+_COUNTS = (
+    *("epochs", "steps", "batch_size", "seed", "evaluate_every", "checkpoint_every"),
+    *("log_every", "keep", "patience", "monitor", "chunks"),
+)
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def launch(
+    command: Annotated[list[str], typer.Argument(help="The program and its arguments.")],
+    processes: Annotated[int, typer.Option("--processes", "-n", help="How many.", min=1)] = 2,
+) -> None:
+    """Run a command in several processes of this machine that form one run.
+
+    dendrax launch -n 2 dendrax train plan.toml --out runs/one
+
+    dendrax launch -n 2 python script.py
+
+    A script calls dendrax.train.connect() first. If a process dies, the others are stopped.
+    """
+    _train.launch(processes, command)

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dendrax._arrivals import arrivals
 from dendrax._gradient import Record, Result
 from dendrax._graph import Edge, Graph, Port, Vertex
 from dendrax._level import LevelledGraph
 from dendrax._network import Clamp
-from dendrax.draw._arrivals import arrivals
 from dendrax.draw._structure import learning_times, rule_text
 from dendrax.rules import Rule
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dendrax import data
+from dendrax.data._images import standardised
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Library:
         if not self.full or "imagenet_photographs()" not in self.found:
             return None
         images, labels = data.imagenet_photographs(data_dir=self.data_dir)
-        images = _standardised(images, images)
+        images = standardised(images, images)
         return Samples("ImageNet photographs (20)", images, labels, images, labels)
 
 
@@ -66,15 +67,8 @@ def _samples(name: str, images: data.Images) -> Samples:
     train, test = images.train_images, images.test_images
     return Samples(
         f"{name} ({len(train)} + {len(test)})",
-        _standardised(train, train),
+        standardised(train, train),
         images.train_labels,
-        _standardised(test, train),
+        standardised(test, train),
         images.test_labels,
     )
-
-
-def _standardised(images: np.ndarray, all_images: np.ndarray) -> np.ndarray:
-    """Float32 pixels of mean 0 and variance 1 over all images, with an axis for the colours."""
-    images = images if images.ndim == 4 else images[..., None]
-    mean, deviation = np.float32(all_images.mean()), np.float32(all_images.std())
-    return (images.astype(np.float32) - mean) / deviation

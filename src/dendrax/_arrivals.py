@@ -8,6 +8,7 @@ vertices takes minutes, this takes seconds.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dendrax._equations import prediction_error, root_mean_square
@@ -17,30 +18,40 @@ from dendrax._network import Clamp, constant_error, evaluate
 
 
 class Arrivals(NamedTuple):
-    """Sizes (root mean squares): of each error and value by port, of each message by edge."""
+    """A measure of each error and value by port, and of each message by edge."""
 
-    errors: dict[Port, float]
-    values: dict[Port, float]
-    messages: dict[Edge, float]
+    errors: dict[Port, Any]
+    values: dict[Port, Any]
+    messages: dict[Edge, Any]
 
 
-def arrivals(graph: Graph, clamp: Clamp) -> Arrivals:
-    """The sizes of everything at the time when the wave arrives."""
-    values = evaluate(graph, graph.call.leaves())
+def size(array: Any) -> float:
+    """The root mean square."""
+    return float(root_mean_square(array))
+
+
+def arrivals(
+    graph: Graph,
+    clamp: Clamp,
+    leaves: Sequence[Any] | None = None,
+    measure: Callable[[Any], Any] = size,
+) -> Arrivals:
+    """A measure of everything at the time when the wave arrives."""
+    values = evaluate(graph, graph.call.leaves() if leaves is None else leaves)
     waiting = _output_errors(graph, clamp, values)
     found = Arrivals({}, {}, {})
     for v in reversed(graph.active):
         emitted, received = graph.flow.emitted[v.index], graph.flow.received[v.index]
         errors = tuple(waiting.pop(Port(v.index, o)) for o in emitted)
         for o, error in zip(emitted, errors, strict=True):
-            found.errors[Port(v.index, o)] = float(root_mean_square(error))
-            found.values[Port(v.index, o)] = float(root_mean_square(values[Port(v.index, o)]))
+            found.errors[Port(v.index, o)] = measure(error)
+            found.values[Port(v.index, o)] = measure(values[Port(v.index, o)])
         assert v.function is not None
         inputs = [values[port] for port in v.inputs]
         _, pullback = linearise(v.function, inputs, emitted, received, ())
         for k, message in zip(received, pullback(((), errors)), strict=True):
             port = v.inputs[k]
-            found.messages[Edge(port, v.index)] = float(root_mean_square(message))
+            found.messages[Edge(port, v.index)] = measure(message)
             waiting[port] = waiting[port] + message if port in waiting else message
     return found
 

@@ -1,0 +1,150 @@
+"""``dendrax train`` and ``dendrax launch``: a run, what it says on the way, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+import jax
+from rich.console import Console
+from rich.table import Table
+
+from dendrax import train
+from dendrax._errors import is_ours, speaking_as
+from dendrax.draw._structure import rule_text
+from dendrax.train._plan import Plan, find_rule, plan_of_run
+from dendrax.train._user_code import BadInput, told, users_line
+
+INTERRUPTED = 130
+
+
+def run(
+    file: pathlib.Path | None,
+    named: Mapping[str, str | None],
+    settings: Mapping[str, Any],
+    *,
+    out: pathlib.Path,
+    resume: bool,
+    cluster: bool,
+) -> None:
+    """Connect, train, and say what came of it."""
+    console = Console(stderr=True, highlight=False)
+    with speaking_as("dendrax train"), _speaking(console):
+        train.connect(cluster=cluster)
+        chosen = _plan(file, named, settings, out if resume else None)
+        first = jax.process_index() == 0
+        if first:
+            _say(console, _introduced(chosen, out))
+        with train.bar(console) if first else contextlib.nullcontext() as watch:
+            found = chosen.fit(out, resume=resume, watch=watch)
+        if first:
+            _finish(console, found, out)
+    if found.reason == "interrupted":
+        sys.exit(INTERRUPTED)
+
+
+def _plan(
+    file: pathlib.Path | None,
+    named: Mapping[str, str | None],
+    settings: Mapping[str, Any],
+    resumed: pathlib.Path | None,
+) -> Plan:
+    """From the file, or from the run that goes on; what is said on the command line counts more."""
+    source: Any = file
+    if file is None and resumed is not None:
+        source = plan_of_run(resumed)
+    said = {name: value for name, value in named.items() if value is not None}
+    counts = {name: value for name, value in settings.items() if value is not None}
+    return train.plan(source, **said, train=counts)
+
+
+def _introduced(chosen: Plan, out: pathlib.Path) -> str:
+    devices = f"{jax.device_count()} device{'s' * (jax.device_count() > 1)}"
+    if jax.process_count() > 1:
+        devices += f" in {jax.process_count()} processes"
+    rule = rule_text(find_rule(chosen.rule))
+    return f"{chosen.model.name} learns {chosen.data.name} by {rule} on {devices}, in {out}"
+
+
+def _finish(console: Console, found: train.Fitted, out: pathlib.Path) -> None:
+    if found.history:
+        console.print(_table(found))
+    with contextlib.suppress(ImportError):  # plots are an extra
+        if found.history:
+            train.curves(found.history, out / "curves.svg")
+            _say(console, f"The curves: {out / 'curves.svg'}")
+    best = f", the best in {out / 'best' / str(found.best_step)}" if found.best_step else ""
+    _say(console, f"The checkpoints: {out / 'last'}{best}")
+    if found.skipped:
+        _say(console, f"{found.skipped} updates were not finite, and were left out.", "yellow")
+    if found.reason == "patience":
+        _say(console, f"Stopped early, after {found.step} updates: it did not get better.")
+    if found.reason == "interrupted":
+        _say(
+            console,
+            f"Stopped after {found.step} updates, and saved. dendrax train --resume --out {out} "
+            "goes on from there.",
+            "yellow",
+        )
+
+
+def _table(found: train.Fitted, most: int = 12) -> Table:
+    """The evaluations, or, if there are none, the losses; of many the last."""
+    lines = [line for line in found.history if any(key.startswith("test_") for key in line)]
+    lines = (lines or found.history)[-most:]
+    hidden = ("seconds", "updates_per_second", "epoch")
+    columns = [name for name in lines[-1] if name not in hidden]
+    table = Table()
+    for name in columns:
+        table.add_column(name.replace("_", " "), justify="right")
+    for line in lines:
+        row = [line.get(name) for name in columns]
+        table.add_row(*("" if value is None else f"{value:.6g}" for value in row))
+    return table
+
+
+def launch(count: int, command: Sequence[str]) -> NoReturn:
+    """Run a command in several processes."""
+    console = Console(stderr=True, highlight=False)
+    with speaking_as("dendrax launch"), _speaking(console):
+        own = command[0] == "dendrax"  # as we were started, whatever PATH says
+        program = [sys.executable, "-m", "dendrax.cli", *command[1:]] if own else list(command)
+        code = train.launch(program, count, say=lambda text: _say(console, text, "red"))
+    sys.exit(code)
+
+
+def _say(console: Console, text: str, style: str = "bold") -> None:
+    console.print(text, style=style, markup=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def _speaking(console: Console) -> Iterator[None]:
+    """Warnings in a line, and what the user can mend in a few; the rest keeps its traceback."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda text, *_: _say(console, str(text), "yellow")
+        try:
+            yield
+        except KeyboardInterrupt:
+            _leave(console, "Stopped at once. What was saved before is whole.", INTERRUPTED)
+        except BadInput as problem:
+            _leave(console, f"dendrax: {problem}")
+        except Exception as problem:
+            if is_ours(problem):
+                _leave(console, str(problem.args[0]))
+            if not users_line(problem):
+                raise
+            _leave(console, f"dendrax: {told(problem)}")
+
+
+def _leave(console: Console, text: str, code: int = 1) -> NoReturn:
+    _say(console, text, "red")
+    if jax.distributed.is_initialized():
+        # The usual way out waits for all processes, and the others may be dead.
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

@@ -1,0 +1,14 @@
+"""Training by any rule: restartable runs, on one device or many."""
+
+from dendrax.train._bar import Bar as Bar
+from dendrax.train._bar import bar as bar
+from dendrax.train._distributed import connect as connect
+from dendrax.train._engine import Moment as Moment
+from dendrax.train._fit import Fitted as Fitted
+from dendrax.train._fit import fit as fit
+from dendrax.train._launch import launch as launch
+from dendrax.train._plan import Plan as Plan
+from dendrax.train._plan import plan as plan
+from dendrax.train._plots import curves as curves
+from dendrax.train._samples import Arrays as Arrays
+from dendrax.train._settings import Settings as Settings

@@ -1,0 +1,79 @@
+"""A progress bar for a run: loss, measures, updates per second, and the time that is left."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from dendrax._errors import complain
+from dendrax.train._engine import Moment
+
+
+def bar(console: Any = None) -> Bar:
+    """A progress bar to watch a run with.
+
+    **Arguments:** `console`: of rich; by default the standard error stream.
+
+    **Returns:** a context manager; what it gives is a `watch` for `dendrax.train.fit`.
+
+    !!! example
+
+        ```python
+        from dendrax import train
+
+        with train.bar() as watch:
+            train.plan(model="mlp", train={"steps": 100}).fit(watch=watch)
+        ```
+    """
+    return Bar(console)
+
+
+class Bar:
+    """See `bar`."""
+
+    def __init__(self, console: Any = None):
+        try:
+            from rich import console as consoles
+            from rich import progress
+        except ImportError as problem:
+            raise complain(
+                ImportError, "a bar needs rich.", remedy="pip install 'dendrax[train]'"
+            ) from problem
+        self._progress = progress.Progress(
+            progress.TextColumn("epoch {task.fields[epoch]:.1f}"),
+            progress.BarColumn(bar_width=20),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[numbers]}", markup=False),
+            progress.TimeRemainingColumn(),
+            console=console or consoles.Console(stderr=True),
+        )
+        self._task = self._progress.add_task("", total=None, epoch=0.0, numbers="compiling")
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __call__(self, moment: Moment) -> None:
+        self._progress.update(
+            self._task,
+            completed=moment.step,
+            total=moment.total,
+            epoch=moment.epoch,
+            numbers=told(moment),
+        )
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+
+def told(moment: Moment) -> str:
+    """Its numbers in a few words."""
+    shown = {name: value for name, value in moment.measures.items() if name != "test_loss"}
+    numbers = {"loss": moment.loss, **shown}
+    words = [f"{name.removeprefix('test_')} {value:.4g}" for name, value in numbers.items()]
+    return ", ".join([*words, f"{moment.rate:.3g} updates/s"])

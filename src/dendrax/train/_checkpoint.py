@@ -1,0 +1,264 @@
+"""Checkpoints: written whole or not at all (orbax), checked when they are read.
+
+A checkpoint holds every array of the state and a record: what the run is, how far it is, and a
+checksum of each array. One that cannot be read, or whose checksums differ, is damaged: it is set
+aside under another name, never overwritten or deleted, and the one before it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dendrax._errors import complain, is_ours
+
+FORMAT = "dendrax.train 1"
+
+
+class Found(NamedTuple):
+    """A checkpoint that was read: after how many updates, the state, and the run's progress."""
+
+    step: int
+    state: Any
+    progress: dict[str, Any]
+
+
+class Damaged(Exception):
+    """A checkpoint is not what was written; the text says in what way."""
+
+
+class Checkpoints:
+    """The checkpoints in one folder, of which the last ``keep`` are kept."""
+
+    def __init__(self, folder: pathlib.Path, keep: int):
+        self.folder, self._keep = folder.absolute(), keep
+        self._ocp = _orbax()
+        self._manager: Any = None
+
+    @property
+    def manager(self) -> Any:
+        """Made when it is first needed: it makes the folder, too."""
+        if self._manager is None:
+            options = self._ocp.CheckpointManagerOptions(
+                max_to_keep=self._keep,
+                enable_async_checkpointing=False,
+                cleanup_tmp_directories=True,
+            )
+            self._manager = self._ocp.CheckpointManager(self.folder, options=options)
+        return self._manager
+
+    def steps(self) -> list[int]:
+        """The checkpoints that there are, the last one first."""
+        names = [p.name for p in self.folder.glob("*") if p.is_dir() and p.name.isdecimal()]
+        return sorted(map(int, names), reverse=True)
+
+    def save(self, step: int, state: Any, progress: Mapping[str, Any]) -> pathlib.Path:
+        """Write a checkpoint; raises a worded error if the disk does not take it."""
+        arrays = _flat(state)
+        record = {
+            "format": FORMAT,
+            "step": step,
+            "progress": dict(progress),
+            "arrays": _described(state),
+            "checksums": _checksums(arrays),
+        }
+        args = self._ocp.args
+        items = args.Composite(state=args.StandardSave(arrays), record=args.JsonSave(record))
+        try:
+            with _quiet():
+                self.manager.save(step, args=items)
+        except Exception as problem:
+            raise self._cannot_write(step, problem) from problem
+        return self.folder / str(step)
+
+    def _cannot_write(self, step: int, problem: Exception) -> Exception:
+        self._manager = None
+        good = [s for s in self.steps() if s != step]
+        last = f"{self.folder / str(good[0])} is whole" if good else "there is no earlier one"
+        return complain(
+            OSError,
+            f"the checkpoint after {step} updates could not be written to {self.folder}: "
+            f"{_first_line(problem)}",
+            remedy=f"Nothing was overwritten: {last}. Make room, and go on with resume.",
+        )
+
+    def load(self, like: Any) -> tuple[Found | None, list[str]]:
+        """The newest good checkpoint, and what is wrong with those that are newer.
+
+        ``like`` is a state with the types, shapes and places that are wanted.
+        """
+        problems = []
+        for step in self.steps():
+            try:
+                return self._read(step, like), problems
+            except Damaged as problem:
+                problems.append(f"{self.folder / str(step)} is damaged: {problem}")
+        return None, problems
+
+    def _read(self, step: int, like: Any) -> Found:
+        record = self._record(step)
+        self._check_fits(step, record, like)
+        wanted = jax.tree.map(
+            lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding), _flat(like)
+        )
+        arrays = self._restore(step, "state", self._ocp.args.StandardRestore(wanted))
+        found = _checksums(arrays)
+        wrong = [name for name, sum_ in record["checksums"].items() if found.get(name) != sum_]
+        if wrong:
+            raise Damaged(f"the checksum of {record['arrays'][int(wrong[0])][0]} differs.")
+        return Found(step, _unflat(arrays, like), record["progress"])
+
+    def _record(self, step: int) -> dict[str, Any]:
+        record = self._restore(step, "record", self._ocp.args.JsonRestore())
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise Damaged("it was not written by this version of dendrax.train.")
+        if missing := {"step", "progress", "arrays", "checksums"} - set(record):
+            raise Damaged(f"its record lacks {', '.join(sorted(missing))}.")
+        if record["step"] != step:
+            raise Damaged(f"it was written after {record['step']} updates, not {step}.")
+        return record
+
+    def _restore(self, step: int, item: str, args: Any) -> Any:
+        try:
+            with _quiet():
+                wanted = self._ocp.args.Composite(**{item: args})
+                return self.manager.restore(step, args=wanted)[item]
+        except Exception as problem:
+            raise Damaged(f"its {item} cannot be read ({_first_line(problem)}).") from problem
+
+    def _check_fits(self, step: int, record: Mapping[str, Any], like: Any) -> None:
+        there, wanted = record["arrays"], _described(like)
+        if there == wanted:
+            return
+        pairs = zip(there, wanted, strict=False)
+        first = next(((a, b) for a, b in pairs if a != b), (len(there), len(wanted)))
+        raise complain(
+            ValueError,
+            f"{self.folder / str(step)} is the checkpoint of another model or optimizer: it holds "
+            f"{_named(first[0])}, where this run has {_named(first[1])}.",
+            remedy="Choose another folder, or resume with the settings of that run.",
+        )
+
+    def set_aside(self, steps: list[int]) -> list[pathlib.Path]:
+        """Rename damaged checkpoints, so that new ones can take their place."""
+        moved = []
+        for step in steps:
+            target = _unused(self.folder.with_name(f"{self.folder.name}-damaged"), str(step))
+            if jax.process_index() == 0:
+                target.parent.mkdir(exist_ok=True)
+                (self.folder / str(step)).rename(target)
+            moved.append(target)
+        if moved:
+            self.close()  # it remembers which checkpoints there were
+        return moved
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        if self._manager is not None:
+            self._manager.close()
+            self._manager = None
+
+
+def _orbax() -> Any:
+    """Imported only when there is something to keep: it takes seconds."""
+    try:
+        import orbax.checkpoint as ocp
+    except ImportError as problem:
+        raise complain(
+            ImportError,
+            f"checkpoints need orbax ({problem}).",
+            remedy="pip install 'dendrax[train]'",
+        ) from problem
+    return ocp
+
+
+def _unused(folder: pathlib.Path, name: str) -> pathlib.Path:
+    names = (name if n == 0 else f"{name}-{n}" for n in range(10_000))
+    return next(folder / n for n in names if not (folder / n).exists())
+
+
+def _flat(state: Any) -> dict[str, Any]:
+    """The arrays by number: their own names may hold anything."""
+    return {str(n): _as_bits(leaf) for n, leaf in enumerate(jax.tree.leaves(state))}
+
+
+def _unflat(arrays: Mapping[str, Any], like: Any) -> Any:
+    leaves, tree = jax.tree.flatten(like)
+    found = [_from_bits(arrays[str(n)], leaf) for n, leaf in enumerate(leaves)]
+    return jax.tree.unflatten(tree, found)
+
+
+def _as_bits(leaf: Any) -> Any:
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _from_bits(array: Any, like: Any) -> Any:
+    return (
+        jax.random.wrap_key_data(array, impl=jax.random.key_impl(like)) if _is_key(like) else array
+    )
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _described(state: Any) -> list[list[str]]:
+    paths = jax.tree_util.tree_flatten_with_path(state)[0]
+    return [[jax.tree_util.keystr(path), f"{x.dtype}{list(x.shape)}"] for path, x in paths]
+
+
+def _named(entry: Any) -> str:
+    return f"{entry} arrays" if isinstance(entry, int) else f"{entry[0]} as {entry[1]}"
+
+
+def _checksums(arrays: Mapping[str, Any]) -> dict[str, int]:
+    """Of all bits of each array; the same however it is spread over devices and processes."""
+    return {name: int(value) for name, value in _checksum_all(dict(arrays)).items()}
+
+
+@jax.jit
+def _checksum_all(arrays: dict[str, Any]) -> dict[str, Any]:
+    return {name: _checksum(array) for name, array in arrays.items()}
+
+
+def _checksum(array: Any) -> Any:
+    """A sum of bytes, each stirred with its place. Sums of integers have no order."""
+    if array.dtype == jnp.bool_:
+        array = array.astype(jnp.uint8)
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        array = jnp.stack([array.real, array.imag])
+    width = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint32}[array.dtype.itemsize]
+    words = jax.lax.bitcast_convert_type(array, width).astype(jnp.uint32).ravel()
+    places = jax.lax.iota(jnp.uint32, words.size)
+    return jnp.sum(_stirred(words ^ _stirred(places)), dtype=jnp.uint32)
+
+
+def _stirred(words: Any) -> Any:
+    """The finaliser of MurmurHash3: every bit in changes about half of the bits out."""
+    words = (words ^ (words >> jnp.uint32(16))) * jnp.uint32(0x85EBCA6B)
+    words = (words ^ (words >> jnp.uint32(13))) * jnp.uint32(0xC2B2AE35)
+    return words ^ (words >> jnp.uint32(16))
+
+
+def _first_line(problem: BaseException) -> str:
+    if is_ours(problem):
+        return str(problem)
+    return (str(problem).strip().splitlines() or [""])[0][:300] or type(problem).__name__
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Orbax logs what it then raises, too."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

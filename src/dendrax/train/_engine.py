@@ -1,0 +1,346 @@
+"""The loop of a run: update, read, write down, evaluate, save.
+
+Everything that decides the course of a run is counted in updates and is the same in every process.
+The numbers of an update are read while the next one is being computed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dendrax import _api
+from dendrax._errors import complain
+from dendrax._relax import Relaxation
+from dendrax.train._checkpoint import Found
+from dendrax.train._devices import Devices
+from dendrax.train._diagnose import first_nonfinite
+from dendrax.train._feed import Feed
+from dendrax.train._folder import Folder
+from dendrax.train._interrupt import Interruption
+from dendrax.train._journal import Journal
+from dendrax.train._samples import Samples, batches_per_epoch, chosen, pieces
+from dendrax.train._settings import Settings
+from dendrax.train._task import Task
+from dendrax.train._update import Numbers, State, compiled_evaluation, compiled_update, key_of
+
+EVALUATED = 500  # samples at a time, or a batch if that is more
+
+
+@dataclass
+class Progress:
+    """How far a run is, as a checkpoint keeps it.
+
+    - ``losses``: of the updates since the last line of the journal.
+    - ``best``, ``best_step``: the best evaluation; ``since``: how many came after it.
+    - ``seconds``: spent so far.
+    """
+
+    losses: list[float] = field(default_factory=list)
+    best: float | None = None
+    best_step: int = 0
+    since: int = 0
+    seconds: float = 0.0
+    skipped: int = 0
+
+
+class Moment(NamedTuple):
+    """What there is to see of a run right now."""
+
+    step: int
+    total: int
+    epoch: float
+    loss: float
+    measures: Mapping[str, float]
+    rate: float  # updates per second
+
+
+class Run:
+    """A run at work."""
+
+    def __init__(
+        self,
+        task: Task,
+        settings: Settings,
+        devices: Devices,
+        train: Samples,
+        test: Samples | None,
+        folder: Folder | None,
+        state: State,
+        watch: Callable[[Moment], None] | None,
+    ):
+        self.task, self.settings, self.devices, self.state = task, settings, devices, state
+        self.train, self.test, self.folder, self.watch = train, test, folder, watch
+        self.step, self.progress = 0, Progress()
+        self.per_epoch = batches_per_epoch(train, settings.batch_size)
+        self.total = settings.total(self.per_epoch)
+        self.is_writer = jax.process_index() == 0
+        path = folder.metrics if folder is not None and self.is_writer else None
+        self.journal = Journal(path)
+        self.measures: dict[str, float] = {}
+        self._update = compiled_update(task, settings, devices, state)
+        self._evaluate = compiled_evaluation(task, settings, devices)
+        self._energy = jax.jit(self._energy_of) if _relaxes(task) else None
+        self._waiting: deque[tuple[int, Numbers]] = deque()
+        self._asked, self._saved = False, 0
+        # Looked up once, and not when it is needed: processes might then see different things.
+        self._known_best = set(folder.best.steps()) if folder is not None else set()
+        self._clock = _Clock()
+
+    def go_on_from(self, found: Found) -> None:
+        """Continue where a checkpoint stopped."""
+        self.step, self.state, self._saved = found.step, found.state, found.step
+        self.progress = Progress(**found.progress)
+        self.journal.go_back_to(found.step)
+
+    # ---- the loop --------------------------------------------------------------------------------
+
+    def learn(self) -> str:
+        """Run to the end; says why it ended: finished, patience or interrupted."""
+        settings = self.settings
+        feed = Feed(
+            self.train, self.devices, settings.batch_size, settings.seed, self.step, self.total
+        )
+        try:
+            with Interruption() as interruption:
+                return self._loop(feed, interruption)
+        finally:
+            feed.close()
+
+    def _loop(self, feed: Feed, interruption: Interruption) -> str:
+        while self.step < self.total:
+            self._dispatch(next(feed), interruption.requested)
+            last = self.step == self.total
+            due = [what for what in ("log", "evaluate", "checkpoint") if self._is_due(what, last)]
+            self._read(behind=0 if due else 1)
+            if "log" in due or "evaluate" in due:
+                self._write_down(evaluates="evaluate" in due)
+            patient = _is_patient(self.settings, self.progress)
+            if "checkpoint" in due or not patient:
+                self._save()
+            if not patient:
+                return "patience"
+            if self._asked and not last:
+                self._read(behind=0)
+                self._save()
+                return "interrupted"
+        return "finished"
+
+    def _is_due(self, what: str, last: bool) -> bool:
+        return last or self.settings.due(what, self.step, self.per_epoch)
+
+    def _dispatch(self, batch: Any, stop: bool) -> None:
+        flags = _flags(self.devices, stop)
+        self.state, numbers = self._update(self.state, batch, np.int32(self.step), flags)
+        self._waiting.append((self.step, numbers))
+        self.step += 1
+
+    def _read(self, behind: int) -> None:
+        """Take in the numbers of all updates but the last ``behind``."""
+        while len(self._waiting) > behind:
+            step, numbers = self._waiting.popleft()
+            numbers = Numbers(*jax.device_get(tuple(numbers)))
+            self._asked |= bool(numbers.stop)
+            if not numbers.fine:
+                self._lost(step, float(numbers.loss))
+            else:
+                self.progress.losses.append(float(numbers.loss))
+            self._show(step + 1, float(numbers.loss))
+
+    def _show(self, step: int, loss: float) -> None:
+        rate = self._clock.tick(step)
+        if self.watch is not None and self.is_writer:
+            epoch = step / self.per_epoch
+            self.watch(Moment(step, self.total, epoch, loss, self.measures, rate))
+
+    # ---- what is done now and then ---------------------------------------------------------------
+
+    def _write_down(self, *, evaluates: bool) -> None:
+        self.progress.seconds += self._clock.lap()
+        losses, self.progress.losses = self.progress.losses, []
+        line: dict[str, Any] = {"step": self.step, "epoch": self.step / self.per_epoch}
+        line["loss"] = float(np.mean(losses)) if losses else math.nan
+        if evaluates:
+            self.measures = self._evaluation()
+            line |= self.measures
+            self._judge(line)
+            self._show(self.step, line["loss"])
+        line |= {"seconds": self.progress.seconds, "updates_per_second": self._clock.rate}
+        self.journal.add(line)
+
+    def _evaluation(self) -> dict[str, float]:
+        found = {}
+        if self.test is not None:
+            found = {f"test_{name}": value for name, value in self._measured(self.test).items()}
+        if self._energy is not None:
+            samples, size = self.test or self.train, self.settings.batch_size
+            indices = np.arange(min(size, len(samples)))
+            batch = self.devices.put_batch(samples, indices)
+            found["energy"] = float(self._energy(self.state, batch))
+        return found
+
+    def _measured(self, samples: Samples) -> dict[str, float]:
+        """The mean of each measure over all samples."""
+        sums: dict[str, float] = {}
+        size = self.settings.batch_size
+        size *= max(1, EVALUATED // size)  # a multiple of what can be split over the devices
+        for indices in pieces(samples, size):
+            batch = self.devices.put_batch(samples, indices)
+            found = self._evaluate(self.state, batch)
+            for name, value in jax.device_get(found).items():
+                sums[name] = sums.get(name, 0.0) + float(value) * len(indices)
+        return {name: value / len(samples) for name, value in sums.items()}
+
+    def _energy_of(self, state: State, batch: Any) -> Any:
+        """The energy after inference."""
+        rule, key = self.task.rule, key_of(self.settings, 0)
+
+        def loss(model: Any, kept: Any, batch: Any) -> Any:
+            return self.task.whole_loss(model, kept, batch, key)[0]
+
+        arguments = (state.learned, state.kept, batch)
+        graph = _api.trace(loss, *arguments, vertices=self.task.vertices or rule.vertices)
+        return _api.run(graph, rule, *arguments, record="energy").energy[-1]
+
+    def _judge(self, line: Mapping[str, Any]) -> None:
+        """Keep the best."""
+        monitor = self.settings.monitor or ("test_loss" if "test_loss" in line else "loss")
+        if monitor not in line:
+            measures = ", ".join(name for name in line if name not in ("step", "epoch"))
+            raise complain(
+                ValueError,
+                f"monitor={monitor!r} is not measured.",
+                remedy=f"Measures: {measures}.",
+            )
+        value = float(line[monitor])
+        better = value < _or(self.progress.best, math.inf)
+        if self.settings.mode == "max":
+            better = value > _or(self.progress.best, -math.inf)
+        if not better:
+            self.progress.since += 1
+            return
+        self.progress.best, self.progress.best_step, self.progress.since = value, self.step, 0
+        # A run that was killed may have written this one before.
+        if self.folder is not None and self.step not in self._known_best:
+            self._check_finite()
+            self.folder.best.save(self.step, self.state, vars(self.progress))
+
+    def _save(self) -> None:
+        if self.folder is None or self.step == self._saved:
+            return
+        self._check_finite()
+        self.progress.seconds += self._clock.lap()
+        self.folder.last.save(self.step, self.state, vars(self.progress))
+        self._saved = self.step
+
+    # ---- when numbers are lost -------------------------------------------------------------------
+
+    def _check_finite(self) -> None:
+        """Never replace a good checkpoint by one that is of no use."""
+        if self.settings.nonfinite != "allow" and not bool(_finite(self.state.learned)):
+            self._lost(self.step, math.nan)
+
+    def _lost(self, step: int, loss: float) -> None:
+        if self.settings.nonfinite != "stop":
+            self.progress.skipped += 1
+            return
+        kept = self.folder.last.steps() if self.folder is not None else []
+        place = f"{self.folder.last.folder / str(kept[0])}" if self.folder and kept else ""
+        what = "The gradient" if math.isfinite(loss) else "The loss"
+        raise complain(
+            FloatingPointError,
+            f"{what} is not finite at update {step + 1} of {self.total} (loss {loss:g}). "
+            f"{self._first_lost(step)}".strip(),
+            remedy=f"The last good checkpoint is {place}." if place else "There is no checkpoint.",
+        )
+
+    def _first_lost(self, step: int) -> str:
+        """Which vertex it was, found on the host from the state that led there."""
+        indices = chosen(self.train, self.settings.batch_size, self.settings.seed, step)
+        key = key_of(self.settings, step)
+        state = jax.tree.map(_whole, self.state)
+
+        def loss(model: Any, kept: Any, batch: Any) -> Any:
+            return self.task.whole_loss(model, kept, batch, key)[0]
+
+        batch = self.train[indices]
+        return first_nonfinite(
+            loss,
+            state.learned,
+            state.kept,
+            batch,
+            rule=self.task.rule,
+            vertices=self.task.vertices,
+        )
+
+
+def _is_patient(settings: Settings, progress: Progress) -> bool:
+    """Whether to go on."""
+    return settings.patience is None or progress.since < settings.patience
+
+
+def _relaxes(task: Task) -> bool:
+    return isinstance(task.rule, Relaxation) and task.rule.descends
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value
+
+
+@jax.jit
+def _finite(learned: Any) -> Any:
+    leaves = [jax.numpy.all(jax.numpy.isfinite(leaf)) for leaf in jax.tree.leaves(learned)]
+    return jax.numpy.all(jax.numpy.stack(leaves))
+
+
+def _flags(devices: Devices, stop: bool) -> Any:
+    """A flag for each device, set by the process that it belongs to."""
+
+    def flag(index: Any) -> np.ndarray:
+        return np.full((1,), stop)
+
+    return jax.make_array_from_callback((devices.count,), devices.split, flag)
+
+
+def _whole(array: Any) -> Any:
+    """An array on this process alone, wherever it was."""
+    if array.is_fully_addressable or array.is_fully_replicated:
+        return jax.device_put(np.asarray(array)) if not _is_key(array) else array
+    from jax.experimental.multihost_utils import process_allgather
+
+    return jax.numpy.asarray(process_allgather(array, tiled=True))
+
+
+def _is_key(array: Any) -> bool:
+    return jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key)
+
+
+class _Clock:
+    """How fast it goes: an average over the last updates, in which compiling does not count."""
+
+    def __init__(self) -> None:
+        self._last_lap = time.perf_counter()
+        self._times: deque[tuple[int, float]] = deque(maxlen=50)
+
+    @property
+    def rate(self) -> float:
+        if len(self._times) < 2:
+            return 0.0
+        (first, start), (last, end) = self._times[0], self._times[-1]
+        return (last - first) / (end - start) if end > start else 0.0
+
+    def tick(self, step: int) -> float:
+        self._times.append((step, time.perf_counter()))
+        return self.rate
+
+    def lap(self) -> float:
+        now = time.perf_counter()
+        passed, self._last_lap = now - self._last_lap, now
+        return passed

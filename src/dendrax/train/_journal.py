@@ -1,0 +1,56 @@
+"""What a run wrote down: one JSON object per line, whole lines only."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from dendrax._atomic import write_atomically
+
+Line = dict[str, Any]
+
+
+class Journal:
+    """The lines of a run, in memory and, if there is a path, in a file."""
+
+    def __init__(self, path: pathlib.Path | None):
+        self.path = path
+        self.lines: list[Line] = []
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Write a line. Numbers that are not finite are written as JSON's null."""
+        self.lines.append(dict(line))
+        if self.path is not None:
+            with self.path.open("a") as stream:
+                stream.write(_written(line))
+
+    def go_back_to(self, step: int) -> None:
+        """Forget what came after an update: the run repeats it."""
+        if self.path is None:
+            return
+        self.lines = [line for line in read_lines(self.path) if line["step"] <= step]
+        write_atomically(self.path, "".join(map(_written, self.lines)).encode())
+
+
+def read_lines(path: pathlib.Path) -> list[Line]:
+    """The lines of a file; one that was cut off while it was written is left out."""
+    lines = []
+    for text in path.read_text(errors="replace").splitlines() if path.exists() else ():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict) and isinstance(line.get("step"), int):
+            lines.append(line)
+    return lines
+
+
+def _written(line: Mapping[str, Any]) -> str:
+    finite = {name: None if _is_lost(value) else value for name, value in line.items()}
+    return json.dumps(finite) + "\n"
+
+
+def _is_lost(value: Any) -> bool:
+    return isinstance(value, float) and value - value != 0

@@ -1,0 +1,182 @@
+"""A run in words: model, data, rule, optimizer, schedule and settings, by a TOML file or a caller.
+
+```toml
+model = "mlp(hidden_sizes=[256, 256])"
+data = "fashion_mnist"
+rule = "IL(num_steps=20, gamma=0.02, batch='mean')"
+
+[optimizer]
+name = "adamw"
+learning_rate = 0.001
+
+[schedule]
+name = "cosine"
+warmup = 100
+
+[train]
+epochs = 10
+batch_size = 100
+```
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+import dendrax
+from dendrax._errors import complain, public
+from dendrax.data._arguments import expanded
+from dendrax.rules import Rule
+from dendrax.train._catalogue import find_data, find_model, loss_of, measure_of
+from dendrax.train._engine import Moment
+from dendrax.train._fit import Fitted, fit
+from dendrax.train._folder import read_about
+from dendrax.train._named import Named, call_named, check_keys, find_named, read_named
+from dendrax.train._optimizers import find_optimizer
+from dendrax.train._samples import batches_per_epoch
+from dendrax.train._settings import Settings
+
+NAMED = ("model", "data", "rule", "optimizer", "schedule")
+SECTIONS = (*NAMED, "train", "vertices")
+USUAL = {"model": "mlp", "data": "fashion_mnist", "rule": "ZIL", "schedule": "constant"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A run that can be written in a file. Make one with `dendrax.train.plan`."""
+
+    model: Named
+    data: Named
+    rule: Named
+    optimizer: Named | None
+    schedule: Named
+    settings: Settings
+    vertices: str | None = None
+
+    @public("dendrax.train.Plan.fit")
+    def fit(
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        *,
+        resume: bool = False,
+        watch: Callable[[Moment], None] | None = None,
+    ) -> Fitted:
+        """Do it; see `dendrax.train.fit`."""
+        rule = find_rule(self.rule)
+        corpus = find_data(self.data)
+        per_epoch = batches_per_epoch(corpus.train, self.settings.batch_size)
+        total = self.settings.total(per_epoch)
+        optimizer = find_optimizer(self.optimizer, self.schedule, rule, total)
+        model = find_model(self.model, corpus, jax.random.key(self.settings.seed))
+        return fit(
+            model,
+            loss_of(corpus),
+            corpus.train,
+            optimizer=optimizer,
+            rule=rule,
+            vertices=self.vertices,
+            test=corpus.test,
+            measure=measure_of(corpus),
+            settings=self.settings,
+            folder=folder,
+            resume=resume,
+            about=self.about(),
+            watch=watch,
+        )
+
+    def about(self) -> dict[str, str | None]:
+        """What the run depends on beside its settings, in words."""
+        named = {name: getattr(self, name) for name in NAMED if name != "rule"}
+        return {name: None if value is None else str(value) for name, value in named.items()}
+
+
+@public("dendrax.train.plan")
+def plan(source: str | os.PathLike[str] | Mapping[str, Any] | None = None, **more: Any) -> Plan:
+    """A run from a TOML file, or from a dictionary like one.
+
+    **Arguments:**
+
+    - `source`: the path of a TOML file, or a dictionary, with `model`, `data`, `rule`, `optimizer`
+      and `schedule`, each a name or a table with `name` and settings; `vertices`; and `train`, the
+      arguments of `dendrax.train.Settings`.
+    - `more`: the same by keyword; it counts more than what is in the file.
+
+    **Returns:** a `Plan`; its `fit(folder)` does it.
+
+    !!! example
+
+        ```python
+        from dendrax import train
+
+        plan = train.plan(model="mlp(hidden_sizes=[32])", rule="IL", train={"epochs": 1})
+        found = plan.fit()
+        print(found.history[-1]["test_accuracy"])
+        ```
+    """
+    written = {**_read(source), **{name: value for name, value in more.items() if name != "train"}}
+    check_keys("the plan", [*written, *more], SECTIONS)
+    train = {**_table("train", written.get("train", {})), **_table("train", more.get("train", {}))}
+    names = [entry.name for entry in dataclasses.fields(Settings)]
+    check_keys("[train]", train, names)
+    chosen = {**USUAL, **{name: value for name, value in written.items() if name in NAMED}}
+    named: Any = {name: read_named(name, value) for name, value in chosen.items()}
+    made = Plan(
+        **{"optimizer": None, **named}, settings=Settings(**train), vertices=written.get("vertices")
+    )
+    find_rule(made.rule)  # a rule that does not exist is found before the data are read
+    return made
+
+
+def plan_of_run(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """The plan of the run in a folder, to go on with it; empty if there is none yet."""
+    about = read_about(expanded("folder", folder))
+    if about is None:
+        return {}
+    if missing := [name for name in NAMED if name not in about]:
+        raise complain(
+            ValueError,
+            f"the run in {folder} was not made from a plan: it has no {missing[0]}.",
+            remedy="Go on with it by dendrax.train.fit(..., resume=True), as it was begun.",
+        )
+    words = {name: about[name] for name in (*NAMED, "vertices") if about.get(name) is not None}
+    names = [entry.name for entry in dataclasses.fields(Settings)]
+    return {**words, "train": {name: about[name] for name in names if name in about}}
+
+
+def find_rule(named: Named) -> Rule:
+    """The rule of that name."""
+    rules = {name: value for name, value in vars(dendrax).items() if _is_rule(value)}
+    rule = call_named(named, find_named(named, rules))
+    if not isinstance(rule, Rule):
+        raise complain(TypeError, f"{named.name} made {type(rule).__name__}, which is no rule.")
+    return rule
+
+
+def _is_rule(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, Rule)
+
+
+def _read(source: str | os.PathLike[str] | Mapping[str, Any] | None) -> dict[str, Any]:
+    if source is None or isinstance(source, Mapping):
+        return dict(source or {})
+    path = expanded("source", source)
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as problem:
+        raise complain(
+            type(problem), f"cannot read {path}: {problem.strerror or problem}."
+        ) from problem
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise complain(ValueError, f"{path} is not TOML: {problem}.") from problem
+
+
+def _table(name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise complain(ValueError, f"[{name}] must be a table of settings, got {value!r}.")
+    return value

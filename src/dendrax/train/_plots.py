@@ -1,0 +1,66 @@
+"""The curves of a run: losses, accuracy and whatever else was measured, by update."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dendrax._errors import complain, public
+from dendrax.draw._figures import save_figure
+from dendrax.draw._paint import matplotlib_or_complain
+from dendrax.train._journal import Line, read_lines
+
+_NOT_PLOTTED = ("step", "epoch", "seconds", "updates_per_second")
+
+
+@public("dendrax.train.curves")
+def curves(
+    history: Sequence[Line] | str | os.PathLike[str], path: str | os.PathLike[str] | None = None
+) -> Any:
+    """Plot what a run measured.
+
+    **Arguments:**
+
+    - `history`: the `history` of a `Fitted`, or the folder of a run.
+    - `path`: where to write the plot: SVG, PNG or PDF.
+
+    **Returns:** a matplotlib figure: the losses in one panel, every other measure in its own.
+
+    !!! example
+
+        ```python
+        from dendrax import train
+
+        found = train.plan(model="mlp", train={"steps": 100, "log_every": 10}).fit()
+        train.curves(found.history, "curves.svg")
+        ```
+    """
+    if isinstance(history, str | os.PathLike):
+        history = read_lines(pathlib.Path(history) / "metrics.jsonl")
+    if not history:
+        raise complain(ValueError, "there is nothing to plot: the run has measured nothing yet.")
+    names = dict.fromkeys(name for line in history for name in line if name not in _NOT_PLOTTED)
+    losses = [name for name in names if name.endswith("loss")]
+    panels = [losses, *([name] for name in names if name not in losses)]
+    figure = matplotlib_or_complain().Figure(figsize=(5.6, 2.4 * len(panels)), layout="constrained")
+    for axes, panel in zip(np.ravel(figure.subplots(len(panels), 1)), panels, strict=True):
+        _paint(axes, history, panel)
+    if path is not None:
+        save_figure(figure, path)
+    return figure
+
+
+def _paint(axes: Any, history: Sequence[Line], names: Sequence[str]) -> None:
+    for name in names:
+        points = [(line["step"], line[name]) for line in history if line.get(name) is not None]
+        steps, values = zip(*points, strict=True) if points else ((), ())
+        marker = "o" if len(points) < 20 else None
+        axes.plot(steps, values, marker=marker, ms=3, label=name.replace("_", " "))
+    axes.set(xlabel="update", ylabel=names[0].replace("_", " ") if len(names) == 1 else "loss")
+    axes.spines[["top", "right"]].set_visible(False)
+    if len(names) > 1:
+        axes.legend(frameon=False, fontsize=8)

@@ -1,0 +1,137 @@
+"""The compiled update and evaluation.
+
+An update at which the loss or the gradient is not finite changes nothing, and neither do those that
+follow it (unless they are to be skipped): the state stays the one that led there, to be looked at.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import PartitionSpec
+
+from dendrax.train._devices import AXIS, Devices
+from dendrax.train._settings import Settings
+from dendrax.train._task import Task
+
+
+class State(NamedTuple):
+    """What a run carries from update to update. All leaves are arrays.
+
+    - ``learned``: the arrays of the model that learn, in a tree like it.
+    - ``kept``: the state of the model that the loss hands on (statistics, for instance).
+    - ``alive``: whether everything has been finite.
+    """
+
+    learned: Any
+    kept: Any
+    optimizer: Any
+    alive: Any
+
+
+class Numbers(NamedTuple):
+    """What an update says of itself: the same in every process."""
+
+    loss: Any
+    fine: Any  # whether loss and gradient were finite
+    stop: Any  # whether a process has been asked to stop
+
+
+def start_state(task: Task, learned: Any, kept: Any) -> State:
+    """The state before the first update."""
+    kept = jax.tree.map(jnp.asarray, kept)
+    # In one compiled function, so that a model spread over devices need not fit on one of them.
+    optimizer = jax.jit(task.optimizer.init)(learned)
+    return State(learned, kept, optimizer, jnp.asarray(True))
+
+
+def key_of(settings: Settings, step: Any) -> Any:
+    """The PRNG key of an update."""
+    return jax.random.fold_in(jax.random.key(settings.seed), step)
+
+
+def compiled_update(task: Task, settings: Settings, devices: Devices, state: State) -> Any:
+    """``(state, batch, step, stop) -> (state, Numbers)``; the old state's memory is used again."""
+    where = jax.tree.map(devices.of_state, state)
+    gradient_of = functools.partial(_gradient, task, settings, devices)
+    update = functools.partial(_update, task, settings, gradient_of)
+    return jax.jit(update, donate_argnums=0, out_shardings=(where, devices.everywhere))
+
+
+def compiled_evaluation(task: Task, settings: Settings, devices: Devices) -> Any:
+    """``(state, batch) -> measures``."""
+
+    def evaluate(state: State, batch: Any) -> Any:
+        key = jax.random.key(settings.seed)
+        chunks, model = settings.chunks, (state.learned, state.kept)
+        if chunks is None or len(jax.tree.leaves(batch)[0]) % chunks:
+            return task.evaluate(*model, batch, key)
+        return jax.tree.map(_mean, _in_chunks(task.evaluate, chunks, devices, model, batch, key))
+
+    return jax.jit(evaluate, out_shardings=devices.everywhere)
+
+
+def _update(
+    task: Task, settings: Settings, gradient_of: Any, state: State, batch: Any, step: Any, stop: Any
+) -> tuple[State, Numbers]:
+    key = key_of(settings, step)
+    (loss, kept), gradient = gradient_of(state.learned, state.kept, batch, key)
+    fine = jnp.isfinite(loss) & _all_finite(gradient)
+    change, optimizer = task.optimizer.update(gradient, state.optimizer, state.learned)
+    learned: Any = optax.apply_updates(state.learned, change)
+    numbers = Numbers(loss, fine, jnp.max(stop))
+    if settings.nonfinite == "allow":
+        return State(learned, kept, optimizer, state.alive), numbers
+    moved = state.alive & fine
+    after = State(learned, kept, optimizer, state.alive)
+    after = jax.tree.map(lambda new, old: jnp.where(moved, new, old), after, state)
+    return after._replace(alive=moved if settings.nonfinite == "stop" else state.alive), numbers
+
+
+def _all_finite(tree: Any) -> Any:
+    leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]
+    return functools.reduce(jnp.logical_and, leaves)
+
+
+def _gradient(
+    task: Task, settings: Settings, devices: Devices, learned: Any, kept: Any, batch: Any, key: Any
+) -> Any:
+    if settings.chunks is None:
+        return task.value_and_grad(learned, kept, batch, key)
+    return _gradient_in_chunks(task, settings.chunks, devices, learned, kept, batch, key)
+
+
+def _gradient_in_chunks(
+    task: Task, chunks: int, devices: Devices, learned: Any, kept: Any, batch: Any, key: Any
+) -> Any:
+    """The mean over the chunks of a batch, always added up in the same order."""
+    found = _in_chunks(task.value_and_grad, chunks, devices, (learned, kept), batch, key)
+    return jax.tree.map(_mean, found)
+
+
+def _in_chunks(
+    fun: Any, chunks: int, devices: Devices, model: tuple[Any, Any], batch: Any, key: Any
+) -> Any:
+    """``fun`` on each chunk of a batch: in turn on each device, all devices in parallel."""
+    batch = jax.tree.map(lambda a: a.reshape(chunks, -1, *a.shape[1:]), batch)
+    keys = jax.random.split(key, chunks)
+
+    def share(model: Any, batch: Any, keys: Any) -> Any:
+        return jax.lax.map(lambda piece: fun(*model, *piece), (batch, keys))
+
+    split, whole = PartitionSpec(AXIS), PartitionSpec()
+    found = jax.shard_map(
+        share, mesh=devices.mesh, in_specs=(whole, split, split), out_specs=split, check_vma=False
+    )(model, batch, keys)
+    return jax.lax.with_sharding_constraint(found, devices.everywhere)
+
+
+def _mean(pieces: Any) -> Any:
+    if not jnp.issubdtype(pieces.dtype, jnp.inexact):  # a counter, say: they all count alike
+        return pieces[0]
+    total = functools.reduce(jax.lax.add, [pieces[i] for i in range(len(pieces))])
+    return total / len(pieces)
