@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -82,7 +83,7 @@ def all_devices(sharding: str = "replicated", batch_size: int | None = None) -> 
 def _put(leaf: Any, sharding: NamedSharding) -> Any:
     if sharding.is_fully_addressable:
         # A copy: an update writes over its state, and the caller's model is not ours to write.
-        return jax.device_put(leaf, sharding, may_alias=False)
+        return jax.device_put(jnp.array(leaf, copy=True), sharding)
     whole = np.asarray(leaf)
     return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
 
