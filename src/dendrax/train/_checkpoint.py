@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from dendrax._errors import complain, is_ours
+from dendrax._errors import complain
+from dendrax.train._distributed import is_of_connection
 
 FORMAT = "dendrax.train 1"
 
@@ -74,6 +75,8 @@ class Checkpoints:
             with _quiet():
                 self.manager.save(step, args=items)
         except Exception as problem:
+            if is_of_connection(problem):
+                raise
             raise self._cannot_write(step, problem) from problem
         return self.folder / str(step)
 
@@ -88,17 +91,17 @@ class Checkpoints:
             remedy=f"Nothing was overwritten: {last}. Make room, and go on with resume.",
         )
 
-    def load(self, like: Any) -> tuple[Found | None, list[str]]:
+    def load(self, like: Any) -> tuple[Found | None, dict[int, str]]:
         """The newest good checkpoint, and what is wrong with those that are newer.
 
         ``like`` is a state with the types, shapes and places that are wanted.
         """
-        problems = []
+        problems = {}
         for step in self.steps():
             try:
                 return self._read(step, like), problems
             except Damaged as problem:
-                problems.append(f"{self.folder / str(step)} is damaged: {problem}")
+                problems[step] = f"{self.folder / str(step)} is damaged: {problem}"
         return None, problems
 
     def _read(self, step: int, like: Any) -> Found:
@@ -130,6 +133,8 @@ class Checkpoints:
                 wanted = self._ocp.args.Composite(**{item: args})
                 return self.manager.restore(step, args=wanted)[item]
         except Exception as problem:
+            if is_of_connection(problem):
+                raise
             raise Damaged(f"its {item} cannot be read ({_first_line(problem)}).") from problem
 
     def _check_fits(self, step: int, record: Mapping[str, Any], like: Any) -> None:
@@ -145,7 +150,7 @@ class Checkpoints:
             remedy="Choose another folder, or resume with the settings of that run.",
         )
 
-    def set_aside(self, steps: list[int]) -> list[pathlib.Path]:
+    def set_aside(self, steps: Iterable[int]) -> list[pathlib.Path]:
         """Rename damaged checkpoints, so that new ones can take their place."""
         moved = []
         for step in steps:
@@ -247,9 +252,10 @@ def _stirred(words: Any) -> Any:
 
 
 def _first_line(problem: BaseException) -> str:
-    if is_ours(problem):
-        return str(problem)
-    return (str(problem).strip().splitlines() or [""])[0][:300] or type(problem).__name__
+    """What the innermost cause says: orbax wraps it in pages of its own."""
+    while problem.__cause__ is not None:
+        problem = problem.__cause__
+    return (str(problem).strip().splitlines() or [""])[0][:200] or type(problem).__name__
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import jax
+from jax.experimental import multihost_utils
 
 from dendrax._errors import complain, is_ours, public
 from dendrax.data._arguments import integer
@@ -83,13 +84,19 @@ def _from_environment(variables: Mapping[str, str]) -> tuple[str, int, int] | No
     return coordinator, int(count), int(number)
 
 
+def wait_for_all() -> None:
+    """Until every process is here."""
+    if jax.process_count() > 1:
+        multihost_utils.sync_global_devices("dendrax.train")
+
+
 @contextmanager
 def together() -> Iterator[None]:
     """While processes compute together: an error of the connection is told for what it is."""
     try:
         yield
     except Exception as problem:
-        if jax.process_count() == 1 or is_ours(problem) or not _is_of_connection(problem):
+        if is_ours(problem) or not is_of_connection(problem):
             raise
         raise complain(
             RuntimeError,
@@ -102,6 +109,9 @@ def together() -> Iterator[None]:
 _SIGNS = ("gloo", "connection", "unavailable", "deadline", "heartbeat", "barrier", "socket")
 
 
-def _is_of_connection(problem: Exception) -> bool:
+def is_of_connection(problem: Exception) -> bool:
+    """Whether something failed because another process of the run is not there."""
     text = str(problem).lower()
-    return isinstance(problem, jax.errors.JaxRuntimeError) and any(s in text for s in _SIGNS)
+    # XLA's errors come as any of these, with the kind of the error in their text.
+    known = isinstance(problem, jax.errors.JaxRuntimeError | ValueError | RuntimeError)
+    return jax.process_count() > 1 and known and any(sign in text for sign in _SIGNS)

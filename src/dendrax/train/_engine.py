@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
 
 from dendrax import _api
 from dendrax._errors import complain
@@ -82,8 +84,8 @@ class Run:
         self.per_epoch = batches_per_epoch(train, settings.batch_size)
         self.total = settings.total(self.per_epoch)
         self.is_writer = jax.process_index() == 0
-        path = folder.metrics if folder is not None and self.is_writer else None
-        self.journal = Journal(path)
+        path = None if folder is None else folder.metrics
+        self.journal = Journal(path, writes=self.is_writer)
         self.measures: dict[str, float] = {}
         self._update = compiled_update(task, settings, devices, state)
         self._evaluate = compiled_evaluation(task, settings, devices)
@@ -296,8 +298,7 @@ def _or(value: float | None, default: float) -> float:
 
 @jax.jit
 def _finite(learned: Any) -> Any:
-    leaves = [jax.numpy.all(jax.numpy.isfinite(leaf)) for leaf in jax.tree.leaves(learned)]
-    return jax.numpy.all(jax.numpy.stack(leaves))
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(learned)]))
 
 
 def _flags(devices: Devices, stop: bool) -> Any:
@@ -313,13 +314,11 @@ def _whole(array: Any) -> Any:
     """An array on this process alone, wherever it was."""
     if array.is_fully_addressable or array.is_fully_replicated:
         return jax.device_put(np.asarray(array)) if not _is_key(array) else array
-    from jax.experimental.multihost_utils import process_allgather
-
-    return jax.numpy.asarray(process_allgather(array, tiled=True))
+    return jnp.asarray(multihost_utils.process_allgather(array, tiled=True))
 
 
 def _is_key(array: Any) -> bool:
-    return jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key)
+    return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
 
 
 class _Clock:

@@ -15,7 +15,7 @@ from dendrax._errors import complain, one_of, public, warn
 from dendrax.data._arguments import expanded
 from dendrax.rules import ZIL, Rule
 from dendrax.train._devices import Devices, all_devices
-from dendrax.train._distributed import together
+from dendrax.train._distributed import together, wait_for_all
 from dendrax.train._engine import Moment, Run
 from dendrax.train._folder import Folder
 from dendrax.train._samples import as_samples
@@ -126,14 +126,19 @@ def fit(
     task = Task(parts, loss, rule, vertices, optimizer, measure, state is not None)
     begun = devices.put(start_state(task, learned, state), devices.of_state)
     place = None if folder is None else Folder(expanded("folder", folder), settings.keep)
+    known: dict[str, Any] = {}
     if place is not None:
         known = {"rule": repr(rule), "vertices": vertices, **asdict(settings), **(about or {})}
-        place.prepare(known, resume=resume, writes=jax.process_index() == 0)
+        place.check(known, resume=resume)
     run = Run(task, settings, devices, samples, tested, place, begun, watch)
     try:
         with together():
             if place is not None:
+                wait_for_all()  # all have looked at the folder before one writes to it
                 _go_on(run, place, begun)
+                wait_for_all()
+                if jax.process_index() == 0:
+                    place.record(known)
             reason = run.learn()
     finally:
         if place is not None:
@@ -160,11 +165,11 @@ def _go_on(run: Run, folder: Folder, begun: State) -> None:
     if found is None and problems:
         raise complain(
             ValueError,
-            "no checkpoint can be read.\n  " + "\n  ".join(problems),
+            "no checkpoint can be read.\n  " + "\n  ".join(problems.values()),
             remedy="Nothing was changed. Restore one from a copy, or choose another folder.",
         )
-    damaged = folder.last.steps()[: len(problems)]
-    for problem, aside in zip(problems, folder.last.set_aside(damaged), strict=True):
+    moved = folder.last.set_aside(problems)
+    for problem, aside in zip(problems.values(), moved, strict=True):
         assert found is not None
         good = folder.last.folder / str(found.step)
         warn(f"{problem} It was set aside as {aside}; going on from {good}.")

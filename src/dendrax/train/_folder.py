@@ -8,13 +8,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dendrax._atomic import write_atomically
-from dendrax._errors import complain
+from dendrax._errors import complain, is_ours
 from dendrax.train._checkpoint import FORMAT, Checkpoints
 
 RECORD = "run.json"
@@ -35,9 +36,9 @@ class Folder:
         """The journal."""
         return self.path / "metrics.jsonl"
 
-    def prepare(self, about: Mapping[str, Any], *, resume: bool, writes: bool) -> None:
-        """Make the folder, or make sure that it is this run's; nothing of another's is touched."""
-        try:
+    def check(self, about: Mapping[str, Any], *, resume: bool) -> None:
+        """Make sure that the folder is free, or this run's: nothing of another's is touched."""
+        with _naming(self.path):
             known = read_about(self.path)
             if known is None and self.path.exists() and any(self.path.iterdir()):
                 raise complain(
@@ -53,16 +54,13 @@ class Folder:
                 )
             if known is not None:
                 self._check_same(known, about)
-            if writes:
-                self.path.mkdir(parents=True, exist_ok=True)
-                content = {"format": FORMAT, "about": about}
-                write_atomically(self.path / RECORD, json.dumps(content, indent=1).encode())
-        except (NotADirectoryError, PermissionError) as problem:
-            raise complain(
-                type(problem),
-                f"cannot write to {self.path}: {problem}.",
-                remedy="Choose another folder.",
-            ) from problem
+
+    def record(self, about: Mapping[str, Any]) -> None:
+        """Write down what the run is."""
+        with _naming(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            content = {"format": FORMAT, "about": about}
+            write_atomically(self.path / RECORD, json.dumps(content, indent=1).encode())
 
     def _check_same(self, known: Mapping[str, Any], about: Mapping[str, Any]) -> None:
         as_read = json.loads(json.dumps(about))
@@ -79,6 +77,18 @@ class Folder:
         """Let go of the checkpoints."""
         self.last.close()
         self.best.close()
+
+
+@contextlib.contextmanager
+def _naming(path: pathlib.Path) -> Iterator[None]:
+    try:
+        yield
+    except (FileExistsError, NotADirectoryError, PermissionError) as problem:
+        if is_ours(problem):
+            raise
+        raise complain(
+            type(problem), f"cannot write to {path}: {problem}.", remedy="Choose another folder."
+        ) from problem
 
 
 def read_about(folder: pathlib.Path) -> dict[str, Any] | None:

@@ -13,16 +13,16 @@ Line = dict[str, Any]
 
 
 class Journal:
-    """The lines of a run, in memory and, if there is a path, in a file."""
+    """The lines of a run, in memory and, if there is a path, in a file that one process writes."""
 
-    def __init__(self, path: pathlib.Path | None):
-        self.path = path
+    def __init__(self, path: pathlib.Path | None, *, writes: bool = True):
+        self.path, self._writes = path, writes
         self.lines: list[Line] = []
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Write a line. Numbers that are not finite are written as JSON's null."""
         self.lines.append(dict(line))
-        if self.path is not None:
+        if self.path is not None and self._writes:
             with self.path.open("a") as stream:
                 stream.write(_written(line))
 
@@ -31,7 +31,8 @@ class Journal:
         if self.path is None:
             return
         self.lines = [line for line in read_lines(self.path) if line["step"] <= step]
-        write_atomically(self.path, "".join(map(_written, self.lines)).encode())
+        if self._writes:
+            write_atomically(self.path, "".join(map(_written, self.lines)).encode())
 
 
 def read_lines(path: pathlib.Path) -> list[Line]:

@@ -91,14 +91,14 @@ def _start(command: Sequence[str], address: str, count: int, index: int) -> subp
 
 def _watch(processes: list[subprocess.Popen[bytes]], say: Callable[[str], None]) -> int:
     """Wait for all; when one fails, stop the others. The exit code of the first that failed."""
-    while any(process.poll() is None for process in processes):
-        if any(process.returncode for process in processes):
-            break
+    codes = [process.poll() for process in processes]
+    while None in codes and not any(codes):
         time.sleep(0.05)
-    failed = [index for index, process in enumerate(processes) if process.returncode]
+        codes = [process.poll() for process in processes]
+    failed = [index for index, code in enumerate(codes) if code]
     if not failed:
         return 0
-    code = processes[failed[0]].returncode
+    code = codes[failed[0]] or 0
     rest = [process for process in processes if process.poll() is None]
     if code == INTERRUPTED:  # it was asked to stop and has saved; the others are about to
         _wait(rest, GRACE)

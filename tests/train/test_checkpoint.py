@@ -1,0 +1,267 @@
+"""Checkpoints: whole or not at all; damaged, foreign and missing ones are told apart."""
+
+import dataclasses
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from dendrax import train
+from dendrax.train import _checkpoint
+from dendrax.train._checkpoint import Checkpoints
+from tests.train.cases import OPTIMIZER, SETTINGS, bits, loss, network, samples
+
+DATA = samples()
+# Where reading is given up, tensorstore's own threads find their event loop gone.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+def fit(folder, *, resume=False, model=None, optimizer=OPTIMIZER, **changes):
+    return train.fit(
+        network() if model is None else model,
+        loss,
+        DATA,
+        optimizer=optimizer,
+        settings=dataclasses.replace(SETTINGS, **changes),
+        folder=folder,
+        resume=resume,
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of 24 updates, and what it left."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        return folder, bits(fit(folder).model)
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    """A copy of it, to be damaged."""
+    return pathlib.Path(shutil.copytree(finished[0], tmp_path / "run"))
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def numbers(folder):
+    """The files of a checkpoint that hold the arrays."""
+    return [file for file in (folder / "state").rglob("d/*") if file.is_file()]
+
+
+def test_the_last_ones_are_kept_and_the_best(finished):
+    folder, _ = finished
+    assert sorted(p.name for p in (folder / "last").iterdir()) == ["15", "20", "24"]
+    assert len(list((folder / "best").iterdir())) == 1
+
+
+def test_a_finished_run_can_go_on(run, finished):
+    assert bits(fit(run, resume=True).model) == finished[1]  # there is nothing left to do
+    longer = fit(run, resume=True, epochs=5)
+    assert longer.step == 30
+    assert [line["step"] for line in longer.history] == sorted(
+        {line["step"] for line in longer.history}
+    )
+
+
+def test_an_earlier_checkpoint_leads_to_the_same_bits_and_the_same_curve(run, finished):
+    curve = [
+        line["loss"] for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    ]
+    for name in ("20", "24"):
+        shutil.rmtree(run / "last" / name)
+    again = fit(run, resume=True)
+    assert bits(again.model) == finished[1]
+    assert [line["loss"] for line in again.history] == curve
+
+
+def damage_bits(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    file.write_bytes(content)
+
+
+def truncate(file):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def replace(file):
+    file.write_bytes(b"what is this?")
+
+
+@pytest.mark.parametrize("damage", [damage_bits, truncate, replace, pathlib.Path.unlink])
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_used(run, finished, damage):
+    for file in numbers(run / "last" / "24"):
+        damage(file)
+    before = contents(run / "last" / "24")
+    with pytest.warns(UserWarning, match=r"last/24 is damaged.*going on from .*last/20"):
+        again = fit(run, resume=True)
+    assert bits(again.model) == finished[1]
+    aside = run / "last-damaged" / "24"
+    assert [c for _, c in sorted(contents(aside).items())] == [c for _, c in sorted(before.items())]
+
+
+def test_a_checkpoint_with_numbers_of_another_is_damaged(run):
+    """Every file of it can be read; only the checksums tell."""
+    shutil.rmtree(run / "last" / "24" / "state")
+    shutil.copytree(run / "last" / "20" / "state", run / "last" / "24" / "state")
+    with pytest.warns(UserWarning, match=r"last/24 is damaged: the checksum of"):
+        fit(run, resume=True)
+
+
+def test_a_checkpoint_under_another_number_is_damaged(run):
+    shutil.copytree(run / "last" / "24", run / "last" / "30")
+    with pytest.warns(UserWarning, match=r"written after 24 updates, not 30"):
+        fit(run, resume=True)
+
+
+def test_a_foreign_folder_among_the_checkpoints_is_left_alone(run, finished):
+    (run / "last" / "99").mkdir()
+    (run / "last" / "99" / "letter.txt").write_text("dear")
+    with pytest.warns(UserWarning, match=r"last/99 is damaged: its record cannot be read"):
+        assert bits(fit(run, resume=True).model) == finished[1]
+    assert (run / "last-damaged" / "99" / "letter.txt").read_text() == "dear"
+
+
+def test_if_all_are_damaged_nothing_is_touched(run):
+    for name in ("15", "20", "24"):
+        for file in numbers(run / "last" / name):
+            truncate(file)
+    before = contents(run)
+    with pytest.raises(ValueError, match=r"(?s)no checkpoint can be read.*24.*20.*15"):
+        fit(run, resume=True)
+    assert contents(run) == before
+
+
+def test_the_checkpoint_of_another_model_is_refused(run):
+    before = contents(run / "last")
+    with pytest.raises(ValueError, match=r"of another model or optimizer.*float32\[9\]"):
+        fit(run, resume=True, model=network(sizes=(6, 9, 3)))
+    with pytest.raises(ValueError, match=r"of another model or optimizer"):
+        fit(run, resume=True, optimizer=optax.sgd(0.1, momentum=0.9))
+    assert contents(run / "last") == before
+
+
+def test_other_settings_are_refused(run):
+    with pytest.raises(ValueError, match=r"a run with batch_size = 16, and this one has 8"):
+        fit(run, resume=True, batch_size=8)
+
+
+def test_a_run_is_not_overwritten(run):
+    before = contents(run)
+    with pytest.raises(FileExistsError, match=r"holds a run already"):
+        fit(run)
+    assert contents(run) == before
+
+
+def test_a_folder_of_others_is_not_written_to(tmp_path):
+    (tmp_path / "thesis.tex").write_text("words")
+    for resume in (False, True):
+        with pytest.raises(FileExistsError, match=r"not empty, and holds no run"):
+            fit(tmp_path, resume=resume)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=r"cannot write to"):
+        fit(tmp_path / "file")
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"format": "other"}', "[1]"])
+def test_a_record_that_is_not_ours(run, text):
+    (run / "run.json").write_text(text)
+    with pytest.raises(ValueError, match=r"run.json was not written by this version"):
+        fit(run, resume=True)
+
+
+def test_lines_that_were_cut_off_are_left_out(run, finished):
+    with (run / "metrics.jsonl").open("a") as stream:
+        stream.write('{"step": 25, "lo')
+    shutil.rmtree(run / "last" / "24")
+    assert bits(fit(run, resume=True).model) == finished[1]
+    for line in (run / "metrics.jsonl").read_text().splitlines():
+        json.loads(line)
+
+
+def test_resuming_nothing_begins(tmp_path, finished):
+    assert bits(fit(tmp_path / "new", resume=True).model) == finished[1]
+
+
+def test_a_checkpoint_that_could_not_be_written_leaves_the_last_one(run, monkeypatch):
+    class Full:
+        def save(self, *args, **kwargs):
+            raise OSError(28, "No space left on device")
+
+        def restore(self, *args, **kwargs):
+            return real.restore(*args, **kwargs)
+
+        def close(self):
+            real.close()
+
+    real = Checkpoints(run / "last", 3).manager
+    monkeypatch.setattr(Checkpoints, "manager", property(lambda self: Full()))
+    with pytest.raises(OSError, match=r"(?s)No space left.*last/24 is whole"):
+        fit(run, resume=True, epochs=5)
+    assert (run / "last" / "24").exists()
+
+
+FULL = """
+import resource, sys
+from tests.train.cases import *
+resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+model = network(sizes=(6, 4000, 3))
+train.fit(model, loss, samples(), optimizer=OPTIMIZER, settings=SETTINGS, folder=sys.argv[1])
+"""
+
+
+def test_a_disk_that_takes_no_more(tmp_path):
+    """For real: the operating system refuses to write more than 40 kB into a file."""
+    found = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "run")], capture_output=True, text=True
+    )
+    assert found.returncode == 1
+    assert "the checkpoint after 5 updates could not be written" in found.stderr
+    assert not list((tmp_path / "run" / "last").glob("[0-9]*[0-9]"))
+
+
+def test_no_checkpoint_of_weights_that_are_not_finite(tmp_path):
+    """The gradient is finite, and the step is so large that the weights are not."""
+    with pytest.raises(FloatingPointError, match=r"not finite"):
+        fit(tmp_path / "run", optimizer=optax.sgd(float("inf")), checkpoint_every=1)
+    assert not list((tmp_path / "run").glob("last/*"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "bool", "complex64", "uint16"])
+def test_checksums_see_every_bit(dtype):
+    array = jnp.arange(24).reshape(4, 6).astype(dtype)
+    checksum = _checkpoint._checksums({"a": array})
+    assert checksum == _checkpoint._checksums({"a": array.copy()})
+    assert checksum != _checkpoint._checksums({"a": array[::-1]})
+    changed = np.asarray(array).copy()
+    changed.view(np.uint8)[1, 2] ^= 1
+    assert checksum != _checkpoint._checksums({"a": jnp.asarray(changed)})
+
+
+def test_random_keys_are_kept(tmp_path):
+    checkpoints = Checkpoints(tmp_path, 1)
+    state = {"key": jax.random.key(3), "n": jnp.arange(3)}
+    checkpoints.save(1, state, {})
+    found, problems = checkpoints.load(state)
+    assert not problems
+    assert (jax.random.key_data(found.state["key"]) == jax.random.key_data(state["key"])).all()
+
+
+def test_without_orbax_there_is_advice(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "orbax.checkpoint", None)
+    with pytest.raises(ImportError, match=r"pip install 'dendrax\[train\]'"):
+        fit(tmp_path / "run")

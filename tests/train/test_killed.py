@@ -1,0 +1,148 @@
+"""Runs that are killed, interrupted, or lose one of their processes."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.train.cases import RULES
+
+PROGRAM = [sys.executable, "-m", "tests.train.runs"]
+LAUNCHED = [sys.executable, "-m", "dendrax.cli", "launch", "-n", "2", *PROGRAM]
+
+
+def environment(devices=1):
+    return {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
+
+
+def start(*words, program=PROGRAM, devices=1):
+    command = [*program, *map(str, words)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment(devices), **pipes)
+
+
+def result(process, timeout=300):
+    """What a run printed at its end."""
+    out, err = process.communicate(timeout=timeout)
+    lines = [line for line in out.splitlines() if line.startswith("RESULT")]
+    assert lines, err
+    return lines[0].split(maxsplit=3)[1:]
+
+
+def has_begun(folder):
+    return (folder / "metrics.jsonl").exists() and (folder / "metrics.jsonl").stat().st_size > 0
+
+
+def wait_until_begun(process, folder, lines=0):
+    """Until it has written so many lines more than there were."""
+    end = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < end:
+        if has_begun(folder) and len((folder / "metrics.jsonl").read_text().splitlines()) > lines:
+            return
+        time.sleep(0.01)
+
+
+def kill_often(name, folder, times):
+    """Kill a run at random moments and start it again, until it is done."""
+    moments, kills = random.Random(name), 0
+    while True:
+        process = start(name, folder, "", 0.05)
+        if kills < times:
+            if moments.random() < 0.8:  # mostly while it learns, now and then while it starts
+                wait_until_begun(process, folder)
+            time.sleep(moments.uniform(0.0, 0.6))
+            process.kill()
+            process.communicate()
+            kills += process.returncode == -signal.SIGKILL
+            continue
+        return result(process)
+
+
+@pytest.mark.parametrize(
+    ("name", "times"),
+    [("ZIL", 2), *(pytest.param(name, 10, marks=pytest.mark.slow) for name in RULES)],
+)
+def test_killed_and_resumed_it_ends_with_the_same_bits(tmp_path, name, times):
+    whole = result(start(name, tmp_path / "whole"))
+    assert kill_often(name, tmp_path / "killed", times) == whole
+    assert whole[0] == "finished"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_leaves(tmp_path, number):
+    folder = tmp_path / "run"
+    process = start("ZIL", folder, "", 0.2)
+    wait_until_begun(process, folder)
+    process.send_signal(number)
+    assert result(process)[0] == "interrupted"
+    assert process.returncode == 130
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    assert len(lines) < 48
+    assert result(start("ZIL", folder))[:2] == result(start("ZIL", tmp_path / "whole"))[:2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RULES)
+def test_any_number_of_devices_and_processes_gives_the_same_bits(tmp_path, name):
+    """With chunks the sums have one order: 1, 2, 4, 8 devices, and two processes."""
+    found = [result(start(name, "", 8, devices=count)) for count in (1, 2, 4, 8)]
+    found += [
+        result(start(name, tmp_path / f"two{count}", 8, program=LAUNCHED, devices=count))
+        for count in (1, 4)
+    ]
+    assert all(one == found[0] for one in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RULES)
+def test_without_chunks_it_is_the_same_to_rounding(tmp_path, name):
+    one = result(start(name, ""))
+    others = [result(start(name, "", devices=count)) for count in (2, 8)]
+    others.append(result(start(name, tmp_path / "two", program=LAUNCHED, devices=2)))
+    for other in others:
+        assert other[0] == "finished"
+        assert eval(other[2].split("]")[0] + "]") == pytest.approx(
+            eval(one[2].split("]")[0] + "]"), rel=1e-4
+        )
+
+
+def test_two_processes_are_one_run_and_one_that_dies_stops_the_other(tmp_path):
+    folder = tmp_path / "run"
+    process = start("ZIL", folder, 8, 0.3, program=LAUNCHED)
+    wait_until_begun(process, folder, lines=3)
+    children = subprocess.run(
+        ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True
+    )
+    begin = time.monotonic()
+    os.kill(int(children.stdout.split()[1]), signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert time.monotonic() - begin < 60
+    assert process.returncode == 128 + signal.SIGKILL
+    assert "process 1 of 2 was killed by SIGKILL" in err and "--resume" in err
+    again = result(start("ZIL", folder, 8, program=LAUNCHED))
+    assert again == result(start("ZIL", tmp_path / "whole", 8))
+
+
+@pytest.mark.slow
+def test_without_the_launcher_the_other_finds_out_by_itself(tmp_path):
+    folder = tmp_path / "run"
+    who = {"DENDRAX_COORDINATOR": "localhost:12357", "DENDRAX_NUM_PROCESSES": "2"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    first, second = (
+        subprocess.Popen(
+            [*PROGRAM, "ZIL", str(folder), "8", "0.3"],
+            env={**environment(), **who, "DENDRAX_PROCESS_ID": str(index)},
+            **pipes,
+        )
+        for index in range(2)
+    )
+    wait_until_begun(first, folder, lines=3)
+    second.kill()
+    _, err = first.communicate(timeout=60)
+    assert first.returncode != 0
+    assert "has lost another one" in err
+    second.communicate()
