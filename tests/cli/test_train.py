@@ -1,0 +1,84 @@
+"""``dendrax train`` and ``dendrax launch``, as a user meets them."""
+
+import json
+
+import jax
+import pytest
+
+SHORT = ("--model", "mlp(hidden_sizes=[8])", "--steps", 6, "--batch-size", 20)
+
+
+@pytest.fixture(autouse=True)
+def usual_types():
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def test_a_run_and_its_folder(dendrax, tmp_path):
+    out = tmp_path / "run"
+    shown = dendrax("train", *SHORT, "--out", out)
+    assert shown.code == 0, shown.stderr
+    assert "mlp learns fashion_mnist by ZIL()" in shown.stderr
+    assert "test accuracy" in shown.stderr and str(out / "last") in shown.stderr
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert {"step", "loss", "test_loss", "test_accuracy", "updates_per_second"} <= set(lines[-1])
+    assert (out / "curves.svg").read_text().startswith("<?xml")
+
+    assert "holds a run already" in dendrax("train", *SHORT, "--out", out).stderr
+    longer = dendrax("train", "--resume", "--steps", 8, "--out", out)
+    assert longer.code == 0 and "8" in longer.stderr
+    other = dendrax("train", "--resume", "--seed", 3, "--out", out)
+    assert other.code == 1 and "a run with seed = 0, and this one has 3" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--rule", "ILL"), "no rule 'ILL'. Did you mean 'IL'"),
+        (("--model", "transformer"), "learns from tokens, and these data are images"),
+        (("--model", "nowhere.py:build"), "there is no file nowhere.py"),
+        (("plan.toml",), "cannot read plan.toml"),
+        (("--batch-size", "0"), "batch_size=0 must be an integer"),
+        (("--steps", "2", "--monitor", "beauty"), "monitor='beauty' is not measured"),
+    ],
+)
+def test_mistakes_in_a_few_lines(dendrax, tmp_path, monkeypatch, words, text):
+    monkeypatch.chdir(tmp_path)
+    shown = dendrax("train", "--out", tmp_path / "run", *words)
+    assert shown.code == 1
+    assert text in shown.stderr and "Traceback" not in shown.stderr
+
+
+def test_a_model_of_ones_own_that_fails_is_told_with_its_line(dendrax, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text("def build(key):\n    return 1 / 0\n")
+    shown = dendrax("train", "--model", "own.py:build", "--out", tmp_path / "run")
+    assert shown.code == 1
+    assert "ZeroDivisionError" in shown.stderr and "own.py:2" in shown.stderr
+
+
+def test_help_explains(dendrax):
+    shown = dendrax("train", "--help")
+    assert "Ctrl-C saves and exits" in shown.stdout and "--resume" in shown.stdout
+    assert "If a process dies" in dendrax("launch", "--help").stdout
+
+
+def test_launching_nothing(dendrax):
+    shown = dendrax("launch", "-n", 2, "no-such-program")
+    assert shown.code == 1 and "cannot run 'no-such-program'" in shown.stderr
+
+
+def test_a_launched_program_fails(dendrax):
+    shown = dendrax("launch", "-n", 2, "python", "-c", "import sys; sys.exit(3)")
+    assert shown.code == 3
+    assert "failed with exit code 3" in shown.stderr
+
+
+def test_a_launched_program_knows_who_it_is(dendrax, tmp_path):
+    program = (
+        "import os, pathlib; n = os.environ['DENDRAX_PROCESS_ID'];"
+        f"pathlib.Path({str(tmp_path)!r}, n).write_text(os.environ['DENDRAX_NUM_PROCESSES'])"
+    )
+    assert dendrax("launch", "-n", 3, "python", "-c", program).code == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["0", "1", "2"]
+    assert (tmp_path / "0").read_text() == "3"

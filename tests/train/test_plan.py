@@ -1,0 +1,229 @@
+"""Plans: what can be named, in a file or by a caller, and what is wrong with one."""
+
+import textwrap
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from dendrax import IL, ZIL, models, train
+from dendrax.train._named import Named, read_named
+from dendrax.train._optimizers import find_optimizer
+from dendrax.train._plan import find_rule, plan_of_run
+from tests.train.cases import bits
+
+SHORT = {"steps": 3, "batch_size": 20, "evaluate_every": 3}
+
+
+def file(tmp_path, text, name="plan.toml"):
+    path = tmp_path / name
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def test_a_file(tmp_path):
+    path = file(
+        tmp_path,
+        """
+        model = "mlp(hidden_sizes=[8])"
+        rule = { name = "IL", num_steps = 4, gamma = 0.05 }
+        [data]
+        name = "fashion_mnist"
+        full = false
+        [optimizer]
+        name = "adamw"
+        learning_rate = 0.01
+        clip = 1.0
+        [schedule]
+        name = "cosine"
+        warmup = 2
+        [train]
+        steps = 3
+        batch_size = 20
+        """,
+    )
+    plan = train.plan(path)
+    assert find_rule(plan.rule) == IL(num_steps=4, gamma=0.05)
+    assert plan.settings.steps == 3
+    found = plan.fit(tmp_path / "run")
+    assert found.step == 3 and 0 <= found.history[-1]["test_accuracy"] <= 1
+    again = train.plan(plan_of_run(tmp_path / "run"))
+    assert again.settings == plan.settings
+    assert again.fit(tmp_path / "run", resume=True).step == 3
+
+
+def test_what_the_caller_says_counts_more(tmp_path):
+    path = file(tmp_path, 'rule = "IL"\n[train]\nepochs = 3\nseed = 5')
+    plan = train.plan(path, rule="ZIL", train={"epochs": 1})
+    assert find_rule(plan.rule) == ZIL()
+    assert (plan.settings.epochs, plan.settings.seed) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [
+        ("mlp", "fashion_mnist"),
+        ("cnn(channels=[2, 3], hidden_size=8)", "fashion_mnist"),
+        pytest.param("fc_resnet(hidden_size=8)", "fashion_mnist", marks=pytest.mark.slow),
+        pytest.param("alexnet(width=1)", "fashion_mnist", marks=pytest.mark.slow),
+        pytest.param("resnet18(width=2)", "fashion_mnist", marks=pytest.mark.slow),
+        ("transformer(d_model=8, num_layers=1, num_heads=2)", "moby_dick(length=16)"),
+    ],
+)
+def test_every_model_learns(model, data):
+    if "fashion" not in data:
+        found = train.plan(model=model, data=data, train={"steps": 2, "batch_size": 4}).fit()
+    else:
+        found = train.plan(model=model, data=data, train=SHORT).fit()
+    assert np.isfinite(found.history[-1]["test_loss"])
+
+
+OWN = """
+import jax, jax.numpy as jnp, numpy as np
+from typing import NamedTuple
+
+def load(count=40):
+    x = np.random.default_rng(0).normal(size=(count, 5))
+    y = (x[:, 0] > 0).astype(int)
+    return x, y, x, y
+
+class Net(NamedTuple):
+    a: jax.Array
+    b: jax.Array
+
+    def __call__(self, x):
+        return jnp.tanh(x @ self.a) @ self.b
+
+def build(key, width=4):
+    k1, k2 = jax.random.split(key)
+    return Net(jax.random.normal(k1, (5, width)), jax.random.normal(k2, (width, 2)))
+
+def wrong(key):
+    return lambda x: x
+"""
+
+
+def test_models_and_data_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file(tmp_path, OWN, "own.py")
+    plan = train.plan(
+        model="own.py:build(width=6)",
+        data="own.py:load(count=50)",
+        optimizer="adam(learning_rate=0.05)",
+        train={"batch_size": 10, "epochs": 20},
+    )
+    assert plan.fit().history[-1]["test_accuracy"] > 0.8
+    with pytest.raises(ValueError, match=r"these data want \(2, 2\): 2 classes"):
+        train.plan(model="own.py:wrong", data="own.py:load", train={"batch_size": 10}).fit()
+    with pytest.raises(ValueError, match=r"has no setting 'widht'. Did you mean 'width'"):
+        train.plan(model="own.py:build(widht=6)", data="own.py:load").fit()
+
+
+@pytest.mark.parametrize(
+    ("written", "match"),
+    [
+        ({"modle": "mlp"}, r"no setting 'modle'. Did you mean 'model'"),
+        ({"train": {"epoch": 3}}, r"\[train\] has no setting 'epoch'. Did you mean 'epochs'"),
+        ({"train": 3}, r"\[train\] must be a table"),
+        ({"train": {"epochs": "3"}}, r"epochs='3' must be an integer"),
+        ({"rule": "ILL"}, r"no rule 'ILL'. Did you mean 'IL'"),
+        (
+            {"rule": "IL(num_step=3)"},
+            r"rule IL has no setting 'num_step'. Did you mean 'num_steps'",
+        ),
+        ({"rule": "IL(3)"}, r"rule 'IL\(3\)' cannot be read"),
+        ({"rule": "IL(num_steps=)"}, r"cannot be read"),
+        ({"rule": {"num_steps": 3}}, r"\[rule\] needs a name"),
+        ({"rule": "IL(num_steps=-3)"}, r"num_steps"),
+        ({"model": 3}, r"\[model\] needs a name"),
+    ],
+)
+def test_what_is_wrong_with_a_plan(written, match):
+    with pytest.raises((ValueError, TypeError), match=match):
+        train.plan(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "match"),
+    [
+        ({"model": "transformer"}, r"learns from tokens, and these data are images"),
+        ({"data": "moby_dick"}, r"mlp learns from images or arrays, .* are tokens"),
+        ({"model": "mpl"}, r"no model 'mpl'. Did you mean 'mlp'"),
+        ({"model": "mlp(hidden=3)"}, r"model mlp has no setting 'hidden'. Did you mean 'hidden_s"),
+        ({"model": "mlp(activation='rellu')"}, r"no activation 'rellu'"),
+        ({"data": "fashion"}, r"no data 'fashion'. Did you mean 'fashion_mnist'"),
+        ({"data": "text"}, r"data text needs path"),
+        ({"data": "text(path='nowhere.txt')"}, r"nowhere.txt is not a file"),
+        ({"optimizer": "adan"}, r"no optimizer 'adan'. Did you mean 'adam'"),
+        ({"optimizer": "adam(lr=0.1)"}, r"no setting 'lr'(?s:.*)learning_rate.*clip, accumulate"),
+        ({"optimizer": "adam(learning_rate=-1)"}, r"learning_rate=-1 must be a number above 0"),
+        ({"optimizer": "adam(accumulate=0)"}, r"accumulate=0 must be 1 or more"),
+        ({"schedule": "cosine(warm=1)"}, r"no setting 'warm'. Did you mean 'warmup'"),
+        ({"rule": "IncrementalPC", "optimizer": "adam"}, r"moves the weights itself"),
+        ({"vertices": "layers"}, r"vertices='layers' is not known"),
+    ],
+)
+def test_what_is_wrong_is_named_before_anything_is_written(written, match, tmp_path):
+    with pytest.raises((ValueError, OSError), match=match):
+        train.plan(written, train=SHORT).fit(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("text", ["a = ", "[model"])
+def test_a_file_that_is_not_toml(tmp_path, text):
+    with pytest.raises(ValueError, match=r"plan.toml is not TOML"):
+        train.plan(file(tmp_path, text))
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"cannot read .*plan.toml"):
+        train.plan(tmp_path / "plan.toml")
+
+
+def test_settings_are_read_as_python_writes_them():
+    assert read_named("model", "mlp") == Named("model", "mlp")
+    assert read_named("model", "mlp( a = [1, 2], b='x')") == Named(
+        "model", "mlp", {"a": [1, 2], "b": "x"}
+    )
+    assert str(read_named("rule", "IL(batch='mean')")) == "IL(batch='mean')"
+
+
+def test_the_schedule_reaches_the_optimizer():
+    named, total = Named("optimizer", "sgd", {"learning_rate": 0.5}), 10
+    optimizer = find_optimizer(named, Named("schedule", "linear"), ZIL(), total)
+    params = {"w": np.float32(0)}
+    state, moves = optimizer.init(params), []
+    for _ in range(total + 1):
+        change, state = optimizer.update({"w": np.float32(1)}, state, params)
+        moves.append(float(-change["w"]))
+    expected = [0.5 * (1 - step / total) for step in range(total + 1)]
+    assert moves == pytest.approx(expected, abs=1e-6)
+
+
+def test_clipping_and_accumulation():
+    named = Named("optimizer", "sgd", {"learning_rate": 1.0, "clip": 0.5, "accumulate": 2})
+    optimizer = find_optimizer(named, Named("schedule", "constant"), ZIL(), 10)
+    params = {"w": np.float32(0)}
+    state, moves = optimizer.init(params), []
+    for _ in range(2):
+        change, state = optimizer.update({"w": np.float32(3)}, state, params)
+        params = optax.apply_updates(params, change)
+        moves.append(float(params["w"]))
+    assert moves == [0.0, -0.5]
+
+
+def test_incremental_pc_moves_the_weights_by_its_own_rate():
+    rule = "IncrementalPC(num_steps=3, gamma=0.02, learning_rate=0.02)"
+    model = "mlp(hidden_sizes=[8])"
+    found = train.plan(model=model, rule=rule, train=SHORT).fit()
+    assert np.isfinite(found.history[-1]["test_loss"])
+
+
+def test_a_plan_is_its_seed():
+    def found(seed):
+        return train.plan(model="mlp(hidden_sizes=[4])", train={**SHORT, "seed": seed}).fit().model
+
+    assert bits(found(1)) == bits(found(1)) != bits(found(2))
+    assert models.digest(found(1)) == models.digest(found(1))
+    assert jax.tree.structure(found(1)) == jax.tree.structure(found(2))
