@@ -117,7 +117,9 @@ def test_models_and_data_of_ones_own(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"these data want \(2, 2\): 2 classes"):
         train.plan(model="own.py:wrong", data="own.py:load", train={"batch_size": 10}).fit()
     with pytest.raises(ValueError, match=r"has no setting 'widht'. Did you mean 'width'"):
-        train.plan(model="own.py:build(widht=6)", data="own.py:load").fit()
+        train.plan(
+            model="own.py:build(widht=6)", data="own.py:load", train={"batch_size": 10}
+        ).fit()
 
 
 @pytest.mark.parametrize(
