@@ -11,7 +11,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip -qq
 # The extras behind each stamp. pyright reads the models and the command line, so lint needs theirs.
 EXTRAS_demo := paper,atari
 EXTRAS_test := test
-EXTRAS_lint := lint,paper,train,atari
+EXTRAS_lint := lint,paper,train,atari,nnx
 EXTRAS_bench := bench
 
 .DEFAULT_GOAL := help

@@ -15,10 +15,15 @@ def same(found: Any, expected: Any) -> bool:
 
 
 def _same_array(a: Any, b: Any) -> bool:
-    a, b = np.asarray(a), np.asarray(b)
+    a, b = _as_numpy(a), _as_numpy(b)
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
     return a.dtype == jax.dtypes.float0 or bool(np.all((a == b) | ((a != a) & (b != b))))
+
+
+def _as_numpy(x: Any) -> np.ndarray:
+    is_key = hasattr(x, "dtype") and jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(x) if is_key else x)
 
 
 def close(found: Any, expected: Any, ulps: float = 64) -> bool:

@@ -113,7 +113,7 @@ def _value_and_grad(
     name: str, fun: Any, argnums: Any, has_aux: bool, rule: Rule, vertices: str | None
 ) -> Callable[..., tuple[Any, Any]]:
     with speaking_as(name):
-        _check_settings(fun, rule, vertices)
+        check_settings(fun, rule, vertices)
 
     @functools.wraps(fun)
     def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
@@ -160,7 +160,7 @@ def vjp(
         ```
     """
     with speaking_as("dendrax.vjp"):
-        _check_settings(fun, rule, vertices)
+        check_settings(fun, rule, vertices)
         argnums = tuple(range(len(primals)))
         graph, call = _trace(fun, primals, {}, argnums, has_aux=has_aux, allow_int=True)
         leaves = call.leaves()
@@ -351,7 +351,7 @@ def _trace(
     return checked(graph), call
 
 
-def _check_settings(fun: Any, rule: Any, vertices: Any) -> None:
+def check_settings(fun: Any, rule: Any, vertices: Any) -> None:
     _check_callable(fun)
     check_rule(rule)
     if vertices is not None:

@@ -271,15 +271,7 @@ def trace_call(
 
 
 def _flatten_results(results: Any, has_aux: bool, notes: _Results) -> list[Any]:
-    aux = ()
-    if has_aux:
-        if not isinstance(results, (tuple, list)) or len(results) != 2:
-            raise complain(
-                TypeError,
-                "with has_aux=True the function must return a pair (result, aux), but it "
-                f"returned {type(results).__name__}.",
-            )
-        results, aux = results
+    results, aux = as_pair(results) if has_aux else (results, ())
     outputs, notes.out_tree = jax.tree.flatten(results)
     for value in outputs:
         if not _compat.is_typed(value):
@@ -295,6 +287,18 @@ def _flatten_results(results: Any, has_aux: bool, notes: _Results) -> list[Any]:
     kept = [leaf for i, leaf in enumerate(leaves) if dynamic[i]]
     notes.num_outputs, notes.num_aux = len(outputs), len(kept)
     return [*outputs, *kept]
+
+
+def as_pair(results: Any) -> tuple[Any, Any]:
+    """What a function with ``has_aux=True`` returned: its result, and all else."""
+    if not isinstance(results, (tuple, list)) or len(results) != 2:
+        raise complain(
+            TypeError,
+            "with has_aux=True the function must return a pair (result, aux), but it "
+            f"returned {type(results).__name__}.",
+        )
+    result, aux = results
+    return result, aux
 
 
 def check_scalar(graph: Graph, call: Call) -> None:
