@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax._src import distributed
 from jax._src.ad_util import zeros_like_aval
 from jax._src.core import trace_state_clean
 from jax.core import Tracer
@@ -47,6 +48,11 @@ def choose(condition: Any, new: Any, old: Any) -> Any:
     if is_tracer(condition):
         return jax.tree.map(functools.partial(jax.numpy.where, condition), new, old)
     return new if condition else old
+
+
+def coordination_client() -> Any:
+    """What the processes of `jax.distributed` share small things by; ``None`` in one alone."""
+    return distributed.global_state.client
 
 
 def is_tracing() -> bool:

@@ -8,8 +8,10 @@ aside under another name, never overwritten or deleted, and the one before it is
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import pathlib
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -17,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from dendrax._errors import complain
-from dendrax.train._distributed import is_of_connection
+from dendrax.train._distributed import all_agree, is_of_connection
 
 FORMAT = "dendrax.train 1"
 
@@ -69,10 +71,13 @@ class Checkpoints:
             "arrays": _described(state),
             "checksums": _checksums(arrays),
         }
+        record["checksum"] = _of_record(record)
         args = self._ocp.args
         items = args.Composite(state=args.StandardSave(arrays), record=args.JsonSave(record))
         try:
             with _quiet():
+                # Orbax does not go back: if a run that was killed had found a better one later,
+                # that one stays, and this run will come to it.
                 self.manager.save(step, args=items)
         except Exception as problem:
             if is_of_connection(problem):
@@ -121,21 +126,27 @@ class Checkpoints:
         record = self._restore(step, "record", self._ocp.args.JsonRestore())
         if not isinstance(record, dict) or record.get("format") != FORMAT:
             raise Damaged("it was not written by this version of dendrax.train.")
-        if missing := {"step", "progress", "arrays", "checksums"} - set(record):
-            raise Damaged(f"its record lacks {', '.join(sorted(missing))}.")
+        if record.get("checksum") != _of_record(record):
+            raise Damaged("the checksum of its record differs.")
         if record["step"] != step:
             raise Damaged(f"it was written after {record['step']} updates, not {step}.")
         return record
 
     def _restore(self, step: int, item: str, args: Any) -> Any:
+        found, problem = None, None
         try:
             with _quiet():
                 wanted = self._ocp.args.Composite(**{item: args})
-                return self.manager.restore(step, args=wanted)[item]
-        except Exception as problem:
-            if is_of_connection(problem):
+                found = self.manager.restore(step, args=wanted)[item]
+        except Exception as one:
+            if is_of_connection(one):
                 raise
-            raise Damaged(f"its {item} cannot be read ({_first_line(problem)}).") from problem
+            problem = one
+        # Each process reads its own share of the files: what one cannot read, none may use.
+        if not all_agree(problem is None):
+            why = "by another process" if problem is None else f"({_first_line(problem)})"
+            raise Damaged(f"its {item} cannot be read {why}.") from problem
+        return found
 
     def _check_fits(self, step: int, record: Mapping[str, Any], like: Any) -> None:
         there, wanted = record["arrays"], _described(like)
@@ -220,6 +231,11 @@ def _described(state: Any) -> list[list[str]]:
 
 def _named(entry: Any) -> str:
     return f"{entry} arrays" if isinstance(entry, int) else f"{entry[0]} as {entry[1]}"
+
+
+def _of_record(record: Mapping[str, Any]) -> int:
+    rest = {name: value for name, value in record.items() if name != "checksum"}
+    return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
 
 
 def _checksums(arrays: Mapping[str, Any]) -> dict[str, int]:

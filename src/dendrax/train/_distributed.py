@@ -7,20 +7,27 @@ itself (Slurm, Open MPI, Kubernetes, Cloud TPU), or the variables are set by han
 from __future__ import annotations
 
 import os
+import signal
+import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import jax
+import numpy as np
 from jax.experimental import multihost_utils
 
 from dendrax._errors import complain, is_ours, public
 from dendrax.data._arguments import integer
+from dendrax.train._watchdog import RESUME, watching
 
 COORDINATOR = "DENDRAX_COORDINATOR"  # host:port of process 0
 NUM_PROCESSES = "DENDRAX_NUM_PROCESSES"
 PROCESS_ID = "DENDRAX_PROCESS_ID"
 VARIABLES = (COORDINATOR, NUM_PROCESSES, PROCESS_ID)
-HEARTBEAT = 20  # seconds after which a process that does not answer counts as dead
+PATIENCE = 120  # seconds in which all processes must have come
+HEARTBEAT = 80  # seconds; longer than our own watchdog's, whose words are clearer
 
 
 @public("dendrax.train.connect")
@@ -51,7 +58,7 @@ def connect(
         ```
     """
     if cluster:
-        jax.distributed.initialize(heartbeat_timeout_seconds=HEARTBEAT)
+        _join()
         return
     if coordinator is None:
         found = _from_environment(os.environ)
@@ -62,9 +69,46 @@ def connect(
         raise complain(ValueError, "a coordinator needs num_processes and process_id.")
     num_processes = integer("num_processes", num_processes)
     process_id = integer("process_id", process_id, 0, num_processes - 1)
-    jax.distributed.initialize(
-        coordinator, num_processes, process_id, heartbeat_timeout_seconds=HEARTBEAT
-    )
+    host, colon, port = coordinator.rpartition(":")
+    if not host or not colon or not port.isdecimal():
+        raise complain(
+            ValueError, f"coordinator={coordinator!r} is not an address.", remedy="Write host:port."
+        )
+    _join(coordinator, num_processes, process_id)
+
+
+def _join(*who: Any) -> None:
+    try:
+        jax.distributed.initialize(
+            *who, heartbeat_timeout_seconds=HEARTBEAT, initialization_timeout=PATIENCE
+        )
+    except Exception as problem:
+        raise complain(
+            RuntimeError,
+            f"the processes did not find each other{f' at {who[0]}' if who else ''} "
+            f"({_first_line(problem)}).",
+            remedy="Start all of them, within two minutes; the coordinator is host:port of process "
+            "0. Call connect first, once, before JAX looks for devices.",
+        ) from problem
+    if threading.current_thread() is threading.main_thread():
+        # JAX has taken SIGTERM to itself, and would do nothing about it.
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+    with _no_stdout():
+        wait_for_all()
+
+
+@contextmanager
+def _no_stdout() -> Iterator[None]:
+    """Gloo prints a line when it connects."""
+    sys.stdout.flush()
+    kept, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nothing)
 
 
 def _from_environment(variables: Mapping[str, str]) -> tuple[str, int, int] | None:
@@ -94,16 +138,28 @@ def wait_for_all() -> None:
 def together() -> Iterator[None]:
     """While processes compute together: an error of the connection is told for what it is."""
     try:
-        yield
+        with watching():
+            yield
     except Exception as problem:
         if is_ours(problem) or not is_of_connection(problem):
             raise
         raise complain(
             RuntimeError,
             f"process {jax.process_index()} of {jax.process_count()} has lost another one: it has "
-            f"died, or cannot be reached ({str(problem).strip().splitlines()[0][:200]}).",
-            remedy="Start all of them again with resume: the run goes on from its last checkpoint.",
+            f"died, or cannot be reached ({_first_line(problem)}).",
+            remedy=RESUME,
         ) from problem
+
+
+def all_agree(fine: bool) -> bool:
+    """Whether it is so in every process."""
+    if jax.process_count() == 1:
+        return fine
+    return bool(np.all(multihost_utils.process_allgather(np.asarray(fine))))
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
 
 
 _SIGNS = ("gloo", "connection", "unavailable", "deadline", "heartbeat", "barrier", "socket")

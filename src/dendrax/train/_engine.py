@@ -111,12 +111,14 @@ class Run:
             self.train, self.devices, settings.batch_size, settings.seed, self.step, self.total
         )
         try:
-            with Interruption() as interruption:
+            with Interruption(says=self.is_writer) as interruption:
                 return self._loop(feed, interruption)
         finally:
             feed.close()
 
     def _loop(self, feed: Feed, interruption: Interruption) -> str:
+        if not _is_patient(self.settings, self.progress):  # it had stopped before
+            return "patience"
         while self.step < self.total:
             self._dispatch(next(feed), interruption.requested)
             last = self.step == self.total
@@ -247,21 +249,30 @@ class Run:
     def _check_finite(self) -> None:
         """Never replace a good checkpoint by one that is of no use."""
         if self.settings.nonfinite != "allow" and not bool(_finite(self.state.learned)):
-            self._lost(self.step, math.nan)
+            raise complain(
+                FloatingPointError,
+                f"The weights are not finite after update {self.step} of {self.total}, though loss "
+                "and gradient were: the optimizer's step was too large.",
+                remedy=self._last_good(),
+            )
 
     def _lost(self, step: int, loss: float) -> None:
         if self.settings.nonfinite != "stop":
             self.progress.skipped += 1
             return
-        kept = self.folder.last.steps() if self.folder is not None else []
-        place = f"{self.folder.last.folder / str(kept[0])}" if self.folder and kept else ""
         what = "The gradient" if math.isfinite(loss) else "The loss"
         raise complain(
             FloatingPointError,
             f"{what} is not finite at update {step + 1} of {self.total} (loss {loss:g}). "
             f"{self._first_lost(step)}".strip(),
-            remedy=f"The last good checkpoint is {place}." if place else "There is no checkpoint.",
+            remedy=self._last_good(),
         )
+
+    def _last_good(self) -> str:
+        kept = self.folder.last.steps() if self.folder is not None else []
+        if self.folder is None or not kept:
+            return "There is no checkpoint."
+        return f"The last good checkpoint is {self.folder.last.folder / str(kept[0])}."
 
     def _first_lost(self, step: int) -> str:
         """Which vertex it was, found on the host from the state that led there."""

@@ -135,6 +135,9 @@ def fit(
         with together():
             if place is not None:
                 wait_for_all()  # all have looked at the folder before one writes to it
+                if jax.process_index() == 0:
+                    place.claim(known, resume=resume)
+                wait_for_all()
                 _go_on(run, place, begun)
                 wait_for_all()
                 if jax.process_index() == 0:

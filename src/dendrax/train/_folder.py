@@ -4,21 +4,23 @@
 - ``metrics.jsonl``: a line for every point of the curve.
 - ``last/``, ``best/``: checkpoints, by the number of updates.
 - ``last-damaged/``: checkpoints that could not be read, set aside.
+- ``.lock``: an empty file, locked while a run is at work.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import pathlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import IO, Any
 
 from dendrax._atomic import write_atomically
-from dendrax._errors import complain, is_ours
+from dendrax._errors import complain
 from dendrax.train._checkpoint import FORMAT, Checkpoints
+from dendrax.train._disk import writing
 
 RECORD = "run.json"
+LOCK = ".lock"
 # What may change between the parts of one run.
 FREE = ("epochs", "steps", "keep", "patience", "log_every", "checkpoint_every", "sharding")
 
@@ -30,6 +32,7 @@ class Folder:
         self.path = path
         self.last = Checkpoints(path / "last", keep)
         self.best = Checkpoints(path / "best", 1)
+        self._lock: IO[str] | None = None
 
     @property
     def metrics(self) -> pathlib.Path:
@@ -38,9 +41,9 @@ class Folder:
 
     def check(self, about: Mapping[str, Any], *, resume: bool) -> None:
         """Make sure that the folder is free, or this run's: nothing of another's is touched."""
-        with _naming(self.path):
+        with writing(self.path):
             known = read_about(self.path)
-            if known is None and self.path.exists() and any(self.path.iterdir()):
+            if known is None and self.path.exists() and self._others():
                 raise complain(
                     FileExistsError,
                     f"{self.path} is not empty, and holds no run of dendrax.",
@@ -55,15 +58,32 @@ class Folder:
             if known is not None:
                 self._check_same(known, about)
 
+    def _others(self) -> bool:
+        return any(path.name != LOCK for path in self.path.iterdir())
+
+    def claim(self, about: Mapping[str, Any], *, resume: bool) -> None:
+        """Keep every other run out of the folder, until this one closes it or dies."""
+        self.check(about, resume=resume)
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / LOCK).open("a")
+        if not _locked(self._lock):
+            raise complain(
+                FileExistsError,
+                f"another run is at work in {self.path}.",
+                remedy="Wait for it, stop it, or choose another folder.",
+            )
+        self.check(about, resume=resume)  # it may have been here, and gone, in between
+
     def record(self, about: Mapping[str, Any]) -> None:
         """Write down what the run is."""
-        with _naming(self.path):
+        with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            content = {"format": FORMAT, "about": about}
-            write_atomically(self.path / RECORD, json.dumps(content, indent=1).encode())
+            content = _in_json({"format": FORMAT, "about": about})
+            write_atomically(self.path / RECORD, content.encode())
 
     def _check_same(self, known: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-        as_read = json.loads(json.dumps(about))
+        as_read = json.loads(_in_json(about))
         for name in sorted({*known, *as_read} - {*FREE}):
             if known.get(name) != as_read.get(name):
                 raise complain(
@@ -77,17 +97,33 @@ class Folder:
         """Let go of the checkpoints."""
         self.last.close()
         self.best.close()
+        if self._lock is not None:
+            self._lock.close()
 
 
-@contextlib.contextmanager
-def _naming(path: pathlib.Path) -> Iterator[None]:
+def _locked(file: IO[str]) -> bool:
+    """Whether the lock is ours now. The operating system takes it back when we die."""
     try:
-        yield
-    except (FileExistsError, NotADirectoryError, PermissionError) as problem:
-        if is_ours(problem):
-            raise
+        import fcntl
+    except ImportError:  # not on this system
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some file systems have no locks
+        return True
+    return True
+
+
+def _in_json(about: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(about, indent=1)
+    except TypeError as problem:
         raise complain(
-            type(problem), f"cannot write to {path}: {problem}.", remedy="Choose another folder."
+            TypeError,
+            f"about cannot be written as JSON: {problem}.",
+            remedy="Describe the run in strings and numbers.",
         ) from problem
 
 

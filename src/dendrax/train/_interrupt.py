@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -13,8 +15,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Interruption:
     """While it is entered, the first signal is only noted, in ``requested``."""
 
-    def __init__(self) -> None:
-        self.requested = False
+    def __init__(self, *, says: bool = True) -> None:
+        self.requested, self._says = False, says
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:
@@ -29,6 +31,9 @@ class Interruption:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
+        if self._says:  # past Python's own streams, which may be in the middle of something
+            with contextlib.suppress(OSError):
+                os.write(2, b"\nStopping after this update, and saving. Once more: at once.\n")
 
     def __exit__(
         self,

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dendrax._atomic import write_atomically
+from dendrax.train._disk import writing
 
 Line = dict[str, Any]
 
@@ -23,29 +24,34 @@ class Journal:
         """Write a line. Numbers that are not finite are written as JSON's null."""
         self.lines.append(dict(line))
         if self.path is not None and self._writes:
-            with self.path.open("a") as stream:
+            with writing(self.path), self.path.open("a") as stream:
                 stream.write(_written(line))
 
     def go_back_to(self, step: int) -> None:
         """Forget what came after an update: the run repeats it."""
         if self.path is None:
             return
-        self.lines = [line for line in read_lines(self.path) if line["step"] <= step]
+        self.lines = [line for line in read_lines(self.path) if 0 < (line["step"] or 0) <= step]
         if self._writes:
-            write_atomically(self.path, "".join(map(_written, self.lines)).encode())
+            with writing(self.path):
+                write_atomically(self.path, "".join(map(_written, self.lines)).encode())
 
 
 def read_lines(path: pathlib.Path) -> list[Line]:
-    """The lines of a file; one that was cut off while it was written is left out."""
+    """The lines of a file; what was cut off while it was written, or is not ours, is left out."""
     lines = []
     for text in path.read_text(errors="replace").splitlines() if path.exists() else ():
         try:
             line = json.loads(text)
         except ValueError:
             continue
-        if isinstance(line, dict) and isinstance(line.get("step"), int):
+        if isinstance(line, dict) and "step" in line and all(map(_is_number, line.values())):
             lines.append(line)
     return lines
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, int | float)
 
 
 def _written(line: Mapping[str, Any]) -> str:

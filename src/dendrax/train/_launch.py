@@ -21,6 +21,7 @@ from dendrax.train._interrupt import SIGNALS
 
 INTERRUPTED = 130  # the exit code of a run that was asked to stop
 GRACE = 15.0  # seconds between the first process that stops so and the last
+LAST_WORDS = 1.0  # seconds in which the others may say what they know of it
 
 
 @public("dendrax.train.launch")
@@ -95,22 +96,32 @@ def _watch(processes: list[subprocess.Popen[bytes]], say: Callable[[str], None])
     while None in codes and not any(codes):
         time.sleep(0.05)
         codes = [process.poll() for process in processes]
-    failed = [index for index, code in enumerate(codes) if code]
-    if not failed:
+    if not any(codes):
         return 0
-    code = codes[failed[0]] or 0
+    first = _culprit([process.poll() for process in processes])
+    code = processes[first].returncode
     rest = [process for process in processes if process.poll() is None]
     if code == INTERRUPTED:  # it was asked to stop and has saved; the others are about to
         _wait(rest, GRACE)
     else:
+        _wait(rest, LAST_WORDS)
         say(
-            f"dendrax launch: process {failed[0]} of {len(processes)} {_ended(code)}. Stopped the "
+            f"dendrax launch: process {first} of {len(processes)} {_ended(code)}. Stopped the "
             "others. The same command with --resume goes on from the last checkpoint."
         )
     for process in rest:
         _send(process, signal.SIGKILL)
         process.wait()
     return 128 - code if code < 0 else code
+
+
+def _culprit(codes: Sequence[int | None]) -> int:
+    """Which one ended the run: one that was killed, or else the first that failed.
+
+    When one is killed, another may find out and fail before we look.
+    """
+    killed = [index for index, code in enumerate(codes) if (code or 0) < 0]
+    return (killed or [index for index, code in enumerate(codes) if code])[0]
 
 
 def _wait(processes: list[subprocess.Popen[bytes]], seconds: float) -> None:

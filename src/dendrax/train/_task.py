@@ -7,7 +7,7 @@ activation functions, integer arrays) is fixed, as for `equinox.filter_grad`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from dendrax import _api
-from dendrax._errors import complain
+from dendrax._errors import complain, public
 from dendrax.rules import Rule
 
 
@@ -89,12 +89,7 @@ class Task:
         out = self.loss(*first, *batch, **keyword)
         if not self.has_state:
             return out, None
-        if not isinstance(out, tuple) or len(out) != 2:
-            raise complain(
-                TypeError,
-                f"the loss returned {type(out).__name__}, not a pair.",
-                remedy="With a state, the loss returns (loss, new state).",
-            )
+        _check_pair(state, out)
         return out
 
     def evaluate(self, model: Any, state: Any, batch: Any, key: Any) -> Any:
@@ -103,7 +98,39 @@ class Task:
             return {"loss": self.whole_loss(model, state, batch, key)[0]}
         whole = self.parts.join(model)
         first = (whole, state) if self.has_state else (whole,)
-        return dict(self.measure(*first, *batch))
+        return _checked_measures(self.measure(*first, *batch))
+
+
+@public("dendrax.train.fit")
+def _check_pair(before: Any, out: Any) -> None:
+    """With a state; it keeps its form: what is compiled once is used for all updates."""
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise complain(
+            TypeError,
+            f"the loss returned {type(out).__name__}, not a pair.",
+            remedy="With a state, the loss returns (loss, new state).",
+        )
+    if (old := _form(before)) != (new := _form(out[1])):
+        raise complain(
+            TypeError,
+            f"the loss got a state {old} and returned another one, {new}.",
+            remedy="The new state has the structure, shapes and types of the old.",
+        )
+
+
+def _form(state: Any) -> str:
+    return str(jax.tree.map(lambda leaf: jax.typeof(leaf).str_short(), state))
+
+
+def _checked_measures(found: Any) -> dict[str, Any]:
+    if not isinstance(found, Mapping) or any(jnp.ndim(value) for value in found.values()):
+        raise complain(
+            TypeError,
+            f"measure returned {jax.tree.map(jnp.shape, found)} (shapes), not a dictionary of "
+            "scalars.",
+            remedy='For instance {"accuracy": jnp.mean(right)}.',
+        )
+    return dict(found)
 
 
 def _takes_key(loss: Callable[..., Any]) -> bool:

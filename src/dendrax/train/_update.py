@@ -68,7 +68,10 @@ def compiled_evaluation(task: Task, settings: Settings, devices: Devices) -> Any
     def evaluate(state: State, batch: Any) -> Any:
         key = jax.random.key(settings.seed)
         chunks, model = settings.chunks, (state.learned, state.kept)
-        if chunks is None or len(jax.tree.leaves(batch)[0]) % chunks:
+        if chunks is None:
+            return task.evaluate(*model, batch, key)
+        if len(jax.tree.leaves(batch)[0]) % chunks:  # on each device alike, for the same bits
+            batch = jax.lax.with_sharding_constraint(batch, devices.everywhere)
             return task.evaluate(*model, batch, key)
         return jax.tree.map(_mean, _in_chunks(task.evaluate, chunks, devices, model, batch, key))
 
@@ -81,15 +84,20 @@ def _update(
     key = key_of(settings, step)
     (loss, kept), gradient = gradient_of(state.learned, state.kept, batch, key)
     fine = jnp.isfinite(loss) & _all_finite(gradient)
-    change, optimizer = task.optimizer.update(gradient, state.optimizer, state.learned)
-    learned: Any = optax.apply_updates(state.learned, change)
     numbers = Numbers(loss, fine, jnp.max(stop))
+
+    def moved() -> State:
+        change, optimizer = task.optimizer.update(gradient, state.optimizer, state.learned)
+        learned: Any = optax.apply_updates(state.learned, change)
+        return State(learned, kept, optimizer, state.alive)
+
     if settings.nonfinite == "allow":
-        return State(learned, kept, optimizer, state.alive), numbers
-    moved = state.alive & fine
-    after = State(learned, kept, optimizer, state.alive)
-    after = jax.tree.map(lambda new, old: jnp.where(moved, new, old), after, state)
-    return after._replace(alive=moved if settings.nonfinite == "stop" else state.alive), numbers
+        return moved(), numbers
+    moves = state.alive & fine
+    # A branch, and not a choice between numbers: XLA would fuse that with the optimizer, and round
+    # otherwise than in a loop that a user writes by hand.
+    after = jax.lax.cond(moves, moved, lambda: state)
+    return after._replace(alive=moves if settings.nonfinite == "stop" else state.alive), numbers
 
 
 def _all_finite(tree: Any) -> Any:
