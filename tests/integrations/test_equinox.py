@@ -189,7 +189,7 @@ TRAININGS = {
 }
 
 
-SLOW = {"attention"}
+SLOW = {"attention", "recurrent"}
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in TRAININGS]
 
 
@@ -198,7 +198,7 @@ def test_one_line_changes(name):
     check_same(TRAININGS[name], THEIRS, OURS)
 
 
-@pytest.mark.parametrize("name", ["cnn", "stateful"])
+@pytest.mark.parametrize("name", ["stateful", pytest.param("cnn", marks=pytest.mark.slow)])
 def test_inference_learning(name):
     check_learns(TRAININGS[name], THEIRS, OURS)
 

@@ -24,7 +24,7 @@ def resnet(x):
 
 def mobilenet(x):
     """`haiku.nets.MobileNetV1`, of the package, narrow."""
-    net = hk.nets.MobileNetV1(strides=(1, 2), channels=(4, 8), num_classes=10, use_bn=True)
+    net = hk.nets.MobileNetV1(strides=(2,), channels=(4,), num_classes=10, use_bn=True)
     return net(x, is_training=True)
 
 
@@ -57,7 +57,7 @@ def training(network, x, y, loss=cross_entropy):
         return loss(out, y), state
 
     def trained(value_and_grad):
-        params, state = network.init(jax.random.key(0), x)
+        params, state = jax.jit(network.init)(jax.random.key(0), x)
 
         @jax.jit
         def step(carry, x, y):
@@ -87,7 +87,7 @@ TRAININGS = {
     "characters": training(characters, TOKENS[:-1], TOKENS[1:], loss=next_character),
     "resnet": training(resnet, *images(8, 32, 32, 3)),
 }
-SLOW = {"resnet", "characters"}
+SLOW = {"resnet", "characters", "autoencoder"}
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in TRAININGS]
 
 
@@ -110,7 +110,7 @@ def test_dropout_masks_are_the_same():
         return jnp.sum(h**2), h == 0
 
     x = jnp.ones((4, 6))
-    params = network.init(jax.random.key(0), x)
+    params = jax.jit(network.init)(jax.random.key(0), x)
 
     def found(transform, key):
         return jax.jit(transform(network.apply, has_aux=True))(params, key, x)
@@ -128,7 +128,7 @@ def test_fit():
         return cross_entropy(network.apply(params, key, x), y)
 
     found = train.fit(
-        network.init(jax.random.key(0), x[:1]),
+        jax.jit(network.init)(jax.random.key(0), x[:1]),
         loss,
         (x, y),
         optimizer=optax.adam(1e-2),
@@ -138,10 +138,11 @@ def test_fit():
     assert found.history[-1]["loss"] < found.history[0]["loss"]
 
 
+@pytest.mark.slow
 def test_fit_with_state():
     x, y = images(32, 8, 8, 3)
     network = hk.transform_with_state(mobilenet)
-    params, state = network.init(jax.random.key(0), x[:1])
+    params, state = jax.jit(network.init)(jax.random.key(0), x[:1])
 
     def loss(params, state, x, y):
         out, state = network.apply(params, state, None, x)

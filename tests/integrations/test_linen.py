@@ -84,7 +84,7 @@ class BatchState(train_state.TrainState):
 def trained_cnn(value_and_grad):
     """`TrainState`, as the MNIST example uses it."""
     x, y = images(8, 12, 12, 1)
-    params = CNN().init(jax.random.key(0), x)["params"]
+    params = jax.jit(CNN().init)(jax.random.key(0), x)["params"]
     state = train_state.TrainState.create(
         apply_fn=CNN().apply, params=params, tx=optax.sgd(0.1, momentum=0.9)
     )
@@ -106,8 +106,8 @@ def trained_cnn(value_and_grad):
 def trained_resnet(value_and_grad):
     """A mutable collection, as the ImageNet example uses it."""
     x, y = images(8, 8, 8, 3)
-    variables = ResNet().init(jax.random.key(0), x)
-    state = BatchState.create(apply_fn=ResNet().apply, tx=optax.adam(3e-3), **variables)
+    variables = jax.jit(ResNet().init)(jax.random.key(0), x)
+    state = BatchState.create(apply_fn=ResNet().apply, tx=optax.sgd(3e-2), **variables)
 
     @jax.jit
     def step(state, x, y):
@@ -128,8 +128,8 @@ def trained_resnet(value_and_grad):
 
 def trained_vae(value_and_grad):
     x, _ = images(8, 6)
-    optimizer = optax.adam(3e-3)
-    params = VAE().init(jax.random.key(0), x, jax.random.key(1))
+    optimizer = optax.sgd(3e-2)
+    params = jax.jit(VAE().init)(jax.random.key(0), x, jax.random.key(1))
 
     def loss_fn(params, x, key):
         decoded, mean, logvar = VAE().apply(params, x, key)
@@ -150,8 +150,8 @@ def trained_vae(value_and_grad):
 def trained_sequences(value_and_grad, seed=2):
     x = np.random.default_rng(0).integers(12, size=(8, 5))
     y = images(8, 1, classes=3)[1]
-    optimizer = optax.adam(3e-3)
-    params = Sequences().init(jax.random.key(0), x)
+    optimizer = optax.sgd(3e-2)
+    params = jax.jit(Sequences().init)(jax.random.key(0), x)
 
     def loss_fn(params, key):
         return cross_entropy(Sequences().apply(params, x, rngs={"dropout": key}), y)
@@ -171,7 +171,7 @@ def trained_sequences(value_and_grad, seed=2):
     "train",
     [
         trained_cnn,
-        trained_resnet,
+        pytest.param(trained_resnet, marks=pytest.mark.slow),
         trained_vae,
         pytest.param(trained_sequences, marks=pytest.mark.slow),
     ],
@@ -181,7 +181,12 @@ def test_one_line_changes(train):
 
 
 @pytest.mark.parametrize(
-    "train", [trained_cnn, pytest.param(trained_resnet, marks=pytest.mark.slow)]
+    "train",
+    [
+        trained_vae,
+        pytest.param(trained_cnn, marks=pytest.mark.slow),
+        pytest.param(trained_resnet, marks=pytest.mark.slow),
+    ],
 )
 def test_inference_learning(train):
     check_learns(train)
@@ -221,7 +226,7 @@ def test_lifted_transformations():
             return layers()(x, None)[0]
 
     x, _ = images(8, 6)
-    params = Deep().init(jax.random.key(0), x)
+    params = jax.jit(Deep().init)(jax.random.key(0), x)
     loss = lambda params: jnp.mean(Deep().apply(params, x) ** 2)
     assert same(
         jax.jit(dendrax.value_and_grad(loss))(params), jax.jit(jax.value_and_grad(loss))(params)
@@ -231,7 +236,7 @@ def test_lifted_transformations():
 def test_fit():
     x, y = images(32, 12, 12, 1)
     found = train.fit(
-        CNN().init(jax.random.key(0), x[:1]),
+        jax.jit(CNN().init)(jax.random.key(0), x[:1]),
         lambda params, x, y: cross_entropy(CNN().apply(params, x), y),
         (x, y),
         optimizer=optax.adam(1e-2),

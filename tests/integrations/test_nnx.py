@@ -186,7 +186,7 @@ def test_one_line_changes(name):
     check_same(TRAININGS[name], THEIRS, OURS)
 
 
-@pytest.mark.parametrize("name", ["cnn", "mlp"])
+@pytest.mark.parametrize("name", ["mlp", pytest.param("cnn", marks=pytest.mark.slow)])
 def test_inference_learning(name):
     check_learns(TRAININGS[name], THEIRS, OURS)
 
@@ -220,17 +220,30 @@ def test_fit_by_split_and_merge():
 X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
 
 
+class Small(nnx.Module):
+    """As little as has parameters, statistics and a variable of another type."""
+
+    def __init__(self, rngs):
+        self.linear = nnx.Linear(6, 3, rngs=rngs)
+        self.bn = nnx.BatchNorm(3, rngs=rngs)
+        self.count = Count(jnp.array(0))
+
+    def __call__(self, x):
+        self.count[...] += 1
+        return jnp.tanh(self.bn(self.linear(x)))
+
+
 def energy(model, x):
     return jnp.mean(model(x) ** 2)
 
 
 def test_the_callers_modules_change():
-    expected, model = MLP(nnx.Rngs(0)), MLP(nnx.Rngs(0))
+    expected, model = Small(nnx.Rngs(0)), Small(nnx.Rngs(0))
     THEIRS(energy)(expected, X)
     OURS(energy)(model, X)
     assert model.count[...] == 1
     assert same(nnx.state(model), nnx.state(expected))
-    assert not same(nnx.state(model), nnx.state(MLP(nnx.Rngs(0))))
+    assert not same(nnx.state(model), nnx.state(Small(nnx.Rngs(0))))
 
 
 def test_structure_and_plain_attributes_change_too():
@@ -238,11 +251,11 @@ def test_structure_and_plain_attributes_change_too():
         model.calls, model.scale = 1, nnx.Param(jnp.ones(()))
         return energy(model, x)
 
-    model = MLP(nnx.Rngs(0))
-    bias = model.linear1.bias
+    model = Small(nnx.Rngs(0))
+    bias = model.linear.bias
     gradient = dendrax.nnx.grad(loss)(model, X)
     assert model.calls == 1 and model.scale[...] == 1
-    assert model.linear1.bias is bias and not isinstance(bias[...], jax.core.Tracer)
+    assert model.linear.bias is bias and not isinstance(bias[...], jax.core.Tracer)
     assert "scale" not in gradient
 
 
@@ -268,7 +281,7 @@ def test_modules_in_aux_are_the_callers_own_or_new():
     def loss(model, x):
         return energy(model, x), {"old": model, "new": nnx.Linear(2, 2, rngs=nnx.Rngs(1)), "n": 3}
 
-    model = MLP(nnx.Rngs(0))
+    model = Small(nnx.Rngs(0))
     gradient, aux = dendrax.nnx.grad(loss, has_aux=True)(model, X)
     assert aux["old"] is model and aux["n"] == 3
     assert same(nnx.state(aux["new"]), nnx.state(nnx.Linear(2, 2, rngs=nnx.Rngs(1))))
@@ -281,12 +294,9 @@ def mixed(model, variable, tree):
 
 
 ARGNUMS = [
-    0,
-    1,
     -1,
     (0,),
-    (2, 0),
-    [0, 1, 2],
+    [2, 0],
     nnx.DiffState(0, nnx.BatchStat),
     nnx.DiffState(2, ...),
     (nnx.DiffState(0, nnx.All(nnx.Param, nnx.PathContains("kernel"))), 1),
@@ -297,7 +307,7 @@ ARGNUMS = [
 @pytest.mark.parametrize("argnums", ARGNUMS, ids=str)
 def test_argnums(argnums):
     def found(transform, argnums):
-        model = MLP(nnx.Rngs(0))
+        model = Small(nnx.Rngs(0))
         tree = {"layer": nnx.Linear(3, 2, rngs=nnx.Rngs(1)), "weight": jnp.array([1.0, 2.0])}
         call = nnx.jit(lambda *args: transform(mixed, argnums=argnums)(*args))
         return call(model, nnx.Param(jnp.array(0.5)), tree), nnx.state(model)
@@ -308,10 +318,10 @@ def test_argnums(argnums):
 
 def test_keywords():
     """Those that have a position count as if they were given by position, as in Flax."""
-    model, weight = MLP(nnx.Rngs(0)), nnx.Param(jnp.array(0.5))
+    model, weight = Small(nnx.Rngs(0)), nnx.Param(jnp.array(0.5))
     tree = {"layer": nnx.Linear(3, 2, rngs=nnx.Rngs(1)), "weight": jnp.array([1.0, 2.0])}
     by_keyword = OURS(mixed, argnums=1)(model, tree=tree, variable=weight)
-    model = MLP(nnx.Rngs(0))
+    model = Small(nnx.Rngs(0))
     assert same(by_keyword, OURS(mixed, argnums=1)(model, weight, tree))
 
 
@@ -487,11 +497,11 @@ def test_a_function_that_fails_leaves_the_modules_as_they_were():
         model(x)
         raise RuntimeError("of the user")
 
-    model = MLP(nnx.Rngs(0))
+    model = Small(nnx.Rngs(0))
     with pytest.raises(RuntimeError, match="of the user"):
         OURS(loss)(model, X)
-    assert same(nnx.state(model), nnx.state(MLP(nnx.Rngs(0))))
-    assert same(OURS(energy)(model, X), OURS(energy)(MLP(nnx.Rngs(0)), X))
+    assert same(nnx.state(model), nnx.state(Small(nnx.Rngs(0))))
+    assert same(OURS(energy)(model, X), OURS(energy)(Small(nnx.Rngs(0)), X))
 
 
 @pytest.mark.parametrize("switch", ["set_graph_mode", "set_graph_updates"])

@@ -6,6 +6,7 @@ import numpy as np
 import optax
 import pytest
 
+import dendrax
 from tests.compare import same
 from tests.integrations.both import check_learns, check_same, images, repeat
 
@@ -60,20 +61,21 @@ def training(optimizer, batches=None, loss_fn=loss_fn, start=start):
     return trained
 
 
-def check(trained):
-    """Some of them do not learn at every step, or from one batch: only the bits are compared."""
-    check_same(trained)
+FAST = {"clipped", "apply_if_finite"}
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.slow] * (name not in FAST))
+    for name in OPTIMIZERS
+    if name != "MultiSteps"
+]
 
 
-@pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name != "MultiSteps"])
+@pytest.mark.parametrize("name", NAMES)
 def test_one_line_changes(name):
     check_same(training(OPTIMIZERS[name]))
 
 
 def test_gradients_that_are_accumulated():
     """Parameters wait for the second step; the comparison holds at each."""
-    import dendrax
-
     trained = training(OPTIMIZERS["MultiSteps"])
     expected, found = trained(jax.value_and_grad), trained(dendrax.value_and_grad)
     assert expected.losses[0] == expected.losses[1] != expected.losses[2]
@@ -92,8 +94,6 @@ def test_the_fit_of_a_curve():
 
 def test_updates_that_are_not_finite_are_left_out():
     """Infinite gradients pass through dendrax as they are, and Optax refuses them."""
-    import dendrax
-
     bad = lambda params, x: jnp.sum(jnp.log(x @ params["first"]["w"]) ** 2)
     x = np.zeros((8, 6), np.float32)
     optimizer = OPTIMIZERS["apply_if_finite"]

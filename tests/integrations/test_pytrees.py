@@ -85,11 +85,15 @@ TRAININGS = {
 }
 
 
-@pytest.mark.parametrize("name", TRAININGS)
+SLOW = {"stax resnet"}
+NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in TRAININGS]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_one_line_changes(name):
     check_same(TRAININGS[name])
 
 
-@pytest.mark.parametrize("name", ["mlp", "stax classifier"])
+@pytest.mark.parametrize("name", ["mlp"])
 def test_inference_learning(name):
     check_learns(TRAININGS[name])
