@@ -234,13 +234,14 @@ def test_lifted_transformations():
 
 
 def test_fit():
-    x, y = images(32, 12, 12, 1)
+    model = nn.Sequential([nn.Dense(16), nn.tanh, nn.Dense(3)])
+    x, y = images(32, 6, classes=3)
     found = train.fit(
-        jax.jit(CNN().init)(jax.random.key(0), x[:1]),
-        lambda params, x, y: cross_entropy(CNN().apply(params, x), y),
+        jax.jit(model.init)(jax.random.key(0), x[:1]),
+        lambda params, x, y: cross_entropy(model.apply(params, x), y),
         (x, y),
         optimizer=optax.adam(1e-2),
         settings=train.Settings(epochs=4, batch_size=8),
     )
-    assert set(found.model["params"]) == {"Conv_0", "Conv_1", "Dense_0", "Dense_1"}
+    assert set(found.model["params"]) == {"layers_0", "layers_2"}
     assert found.history[-1]["loss"] < found.history[0]["loss"]

@@ -15,8 +15,9 @@ from flax import nnx
 import dendrax
 import dendrax.nnx
 from dendrax import train
-from tests.compare import same
+from tests.compare import close, same
 from tests.integrations.both import (
+    IL,
     Trained,
     check_learns,
     check_same,
@@ -244,6 +245,15 @@ def test_the_callers_modules_change():
     assert model.count[...] == 1
     assert same(nnx.state(model), nnx.state(expected))
     assert not same(nnx.state(model), nnx.state(Small(nnx.Rngs(0))))
+
+
+def test_statistics_are_those_of_the_forward_pass():
+    """Whatever the rule: value nodes that move do not move them."""
+    expected, model = Small(nnx.Rngs(0)), Small(nnx.Rngs(0))
+    nnx.jit(THEIRS(energy))(expected, X)
+    nnx.jit(OURS(energy, rule=IL, vertices="primitive"))(model, X)
+    assert model.count[...] == 1
+    assert close(nnx.state(model, nnx.BatchStat), nnx.state(expected, nnx.BatchStat))
 
 
 def test_structure_and_plain_attributes_change_too():

@@ -10,6 +10,7 @@ from jax.example_libraries import optimizers, stax
 from tests.integrations.both import check_learns, check_same, cross_entropy, images, repeat
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def layers(sizes, key):
     keys = jax.random.split(key, len(sizes))
     pairs = zip(keys, sizes[:-1], sizes[1:], strict=False)
@@ -39,7 +40,7 @@ def trained_mlp(value_and_grad):
             grads,
         )
 
-    return repeat(step, layers([16, 12, 12, 10], jax.random.key(0)), *images(8, 16))
+    return repeat(step, layers((16, 12, 12, 10), jax.random.key(0)), *images(8, 16))
 
 
 def residual(channels, strides=(1, 1)):
