@@ -143,8 +143,9 @@ def _speaking(console: Console) -> Iterator[None]:
 
 def _leave(console: Console, text: str, code: int = 1) -> NoReturn:
     _say(console, text, "red")
-    if jax.distributed.is_initialized():
-        # The usual way out waits for all processes, and the others may be dead.
+    if jax.distributed.is_initialized() or code == INTERRUPTED:
+        # The usual way out waits for all processes, and the others may be dead; and for threads
+        # that are in the middle of a checkpoint.
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)

@@ -8,9 +8,14 @@ aside under another name, never overwritten or deleted, and the one before it is
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
+import gc
 import json
 import logging
+import os
 import pathlib
+import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -88,11 +93,11 @@ class Checkpoints:
     def _cannot_write(self, step: int, problem: Exception) -> Exception:
         self._manager = None
         good = [s for s in self.steps() if s != step]
-        last = f"{self.folder / str(good[0])} is whole" if good else "there is no earlier one"
+        last = f"{self.folder / str(good[0])} is whole" if good else "what was saved before is whole"
         return complain(
             OSError,
             f"the checkpoint after {step} updates could not be written to {self.folder}: "
-            f"{_first_line(problem)}",
+            f"{_first_line(problem)}.",
             remedy=f"Nothing was overwritten: {last}. Make room, and go on with resume.",
         )
 
@@ -271,16 +276,42 @@ def _first_line(problem: BaseException) -> str:
     """What the innermost cause says: orbax wraps it in pages of its own."""
     while problem.__cause__ is not None:
         problem = problem.__cause__
-    return (str(problem).strip().splitlines() or [""])[0][:200] or type(problem).__name__
+    text = str(problem).strip()
+    known = [os.strerror(number) for number in _OF_THE_DISK if os.strerror(number) in text]
+    return (known or text.splitlines() or [type(problem).__name__])[0][:200]
+
+
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS, errno.EIO)
+
+
+@functools.cache
+def _hush_closed_loops() -> None:
+    """When orbax gives up, threads of its storage still call into the event loop that it closed.
+
+    Python prints a traceback for each: dozens, about nothing but what is raised in any case.
+    """
+    usual = sys.unraisablehook
+
+    def hook(found: Any) -> None:
+        if str(found.exc_value) != "Event loop is closed":
+            usual(found)
+
+    sys.unraisablehook = hook
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Orbax logs what it then raises, too."""
-    logger = logging.getLogger("absl")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+    """Orbax logs what it then raises, too, and asyncio what it forgot to raise."""
+    _hush_closed_loops()
+    loggers = [logging.getLogger(name) for name in ("absl", "asyncio")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
     try:
         yield
+    except Exception:
+        gc.collect()  # asyncio complains when a task is collected
+        raise
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -6,6 +6,7 @@ itself (Slurm, Open MPI, Kubernetes, Cloud TPU), or the variables are set by han
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -20,7 +21,7 @@ from jax.experimental import multihost_utils
 
 from dendrax._errors import complain, is_ours, public
 from dendrax.data._arguments import integer
-from dendrax.train._watchdog import RESUME, watching
+from dendrax.train._watchdog import RESUME, explain_aborts, leave, watching
 
 COORDINATOR = "DENDRAX_COORDINATOR"  # host:port of process 0
 NUM_PROCESSES = "DENDRAX_NUM_PROCESSES"
@@ -93,6 +94,7 @@ def _join(*who: Any) -> None:
     if threading.current_thread() is threading.main_thread():
         # JAX has taken SIGTERM to itself, and would do nothing about it.
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+    explain_aborts()
     with _no_stdout():
         wait_for_all()
 
@@ -143,6 +145,7 @@ def together() -> Iterator[None]:
     except Exception as problem:
         if is_ours(problem) or not is_of_connection(problem):
             raise
+        atexit.register(leave)  # JAX would wait for the lost one, for minutes
         raise complain(
             RuntimeError,
             f"process {jax.process_index()} of {jax.process_count()} has lost another one: it has "

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import ctypes
 import itertools
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -47,11 +49,26 @@ def watching() -> Iterator[None]:
     watch.stop(DONE)
 
 
-def leave(text: str) -> None:
-    """End this process from a thread: the main one waits for a process that will not come."""
-    sys.stderr.write(f"\n{text}\n")
+def leave(text: str = "") -> None:
+    """End this process at once, from any thread: the main one may wait for one that is gone."""
+    sys.stdout.flush()
+    sys.stderr.write(f"\n{text}\n" * bool(text))
     sys.stderr.flush()
     os._exit(1)
+
+
+def explain_aborts() -> None:
+    """If process 0 is gone, JAX aborts the others at once: let a plain sentence be the last word.
+
+    A handler of Python's would wait for the main thread, which waits for process 0.
+    """
+    text = f"dendrax.train: this process has lost process 0, the coordinator.\n  {RESUME}"
+    handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: leave(text))
+    _handlers.append(handler)
+    ctypes.CDLL(None).signal(signal.SIGABRT, handler)
+
+
+_handlers: list[Any] = []  # C does not keep them alive
 
 
 class Watch:
