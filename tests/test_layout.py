@@ -40,6 +40,7 @@ FLOW = (
     "equinox",
     "nnx",
     "certify",
+    "placement",
     "draw",
     "models",
     "data",

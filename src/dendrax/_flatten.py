@@ -24,9 +24,12 @@ from dendrax._local import Circuit, Constant, identity
 from dendrax._open import Region, Scan, is_marked
 
 
-def flatten(graph: Graph) -> Graph:
-    """Write out the regions of a graph; a root that something else uses gets its own vertex."""
-    writer = _Writer()
+def flatten(graph: Graph, opens: Callable[[Vertex], bool] = lambda v: True) -> Graph:
+    """Write out the regions of a graph; a root that something else uses gets its own vertex.
+
+    ``opens(v)`` says whether a region is written out; if not, it stays the vertex that it is.
+    """
+    writer = _Writer(opens)
     leaves = [writer.copy(graph[leaf], (), "") for leaf in graph.leaves]
     outputs = writer.walk(graph, graph.flow, [Port(leaf) for leaf in leaves], "")
     outputs = _separate_roots(writer, outputs, graph.roots)
@@ -37,7 +40,8 @@ def flatten(graph: Graph) -> Graph:
 class _Writer:
     """The vertices written so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, opens: Callable[[Vertex], bool]) -> None:
+        self.opens = opens
         self.vertices: list[Vertex] = []
 
     def add(self, vertex: Vertex) -> int:
@@ -86,7 +90,7 @@ class _Writer:
             if v.function is None:
                 continue
             inputs = [at[port] for port in v.inputs]
-            if isinstance(v.function, Region) and not is_marked(v):
+            if isinstance(v.function, Region) and not is_marked(v) and self.opens(v):
                 outputs = self.region(v, v.function, inputs, flow, scope)
             else:
                 for k, port in enumerate(inputs):  # a region may hand an input on as its output

@@ -110,7 +110,7 @@ class Wiring:
         silent: Iterable[Port] = (),
     ) -> Flow:
         """Errors at the ``cuts`` and, if ``seeded``, the outputs; none leaves the ``silent``."""
-        course = _course(self.graph, frozenset(cuts), frozenset(targets), frozenset(silent))
+        course = course_to(self.graph, frozenset(cuts), frozenset(targets), frozenset(silent))
         seeds = tuple(seeded and port in self.roots for port in self.graph.outputs)
         return flow_of(self.graph, seeds, course=course)
 
@@ -153,9 +153,13 @@ def _is_float(graph: Graph, port: Port) -> bool:
     return is_inexact(graph[port.vertex].outputs[port.output])
 
 
-def _course(
-    graph: Graph, cuts: frozenset[Port], targets: frozenset[Port], silent: frozenset[Port]
+def course_to(
+    graph: Graph,
+    cuts: frozenset[Port],
+    targets: frozenset[Port],
+    silent: frozenset[Port] = frozenset(),
 ) -> Course:
+    """The way of errors to the ``targets``; see `Course`. None leaves the ``silent`` ports."""
     leads: set[Port] = set()
 
     def accepts(port: Port) -> bool:
@@ -269,17 +273,22 @@ class Network:
         assert function is not None
         return linearise(function, inputs, emitted, received, summed)
 
-    def send(self, flow: Flow, pullbacks: Pullbacks, errors: Values) -> Values:
-        """Σ_j ε_j ∂μ_j/∂x_i at every port that the flow reaches, given the errors."""
-        sums: Values = {}
+    def send(
+        self, flow: Flow, pullbacks: Pullbacks, errors: Values, waiting: Values | None = None
+    ) -> Values:
+        """Σ_j ε_j ∂μ_j/∂x_i at every port that the flow reaches, given the errors.
+
+        ``waiting`` are messages that have come from elsewhere.
+        """
+        sums: Values = dict(waiting or {})
         for v in reversed(self.wiring.graph.vertices):
             if v.index not in pullbacks:
                 continue
             ports = [Port(v.index, o) for o in flow.emitted[v.index]]
             arrived = tuple(errors[port] if port in errors else sums[port] for port in ports)
-            waiting = tuple(sums[v.inputs[k]] for k in flow.summed[v.index])
+            before = tuple(sums[v.inputs[k]] for k in flow.summed[v.index])
             targets = [v.inputs[k] for k in flow.received[v.index]]
-            sums.update(zip(targets, pullbacks[v.index]((waiting, arrived)), strict=True))
+            sums.update(zip(targets, pullbacks[v.index]((before, arrived)), strict=True))
         return sums
 
     # ---- errors, energies, gradients -------------------------------------------------------------

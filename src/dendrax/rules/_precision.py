@@ -25,16 +25,17 @@ def check_precision(rule: str, precision: Any, batch: Any) -> None:
 
 
 def precisions(
-    rule: str, precision: Precision, batch: str | int | None, net: Network
+    rule: str, precision: Precision, batch: str | int | None, net: Network, pieces: int = 1
 ) -> Mapping[Port, float]:
-    """π of each value node."""
+    """π of each value node. The network may see only one of several ``pieces`` of the batch."""
     chosen = {
         port: _precision(rule, precision, net.wiring.vertex(port)) for port in net.wiring.nodes
     }
     if batch is None:
         return chosen
     own = [port for port in chosen if not _is_shared(net, net.wiring.vertex(port))]
-    size = batch if isinstance(batch, int) else batch_size(rule, net, own) if own else 1
+    seen = batch_size(rule, net, own) if own and batch == "mean" else 1
+    size = batch if isinstance(batch, int) else seen * pieces
     return {port: value / size if port in own else value for port, value in chosen.items()}
 
 

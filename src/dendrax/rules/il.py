@@ -113,13 +113,16 @@ class IL(Relaxation):
         return None, _State(x, None if self.optimizer is None else self.optimizer.init(x))
 
     def step(self, net: Network, fixed: None, state: _State) -> Step:
-        x, slope = state.x, descend(net, net.wiring.to_nodes, state.x, self.precisions(net)).slope
+        slope = descend(net, net.wiring.to_nodes, state.x, self.precisions(net)).slope
+        return Step(_State(*self.moved(state.x, state.optimizer, slope)), slope)
+
+    def moved(self, x: Values, optimizer: Any, slope: Values) -> tuple[Values, Any]:
+        """The value nodes and the optimizer's state, if there is one, after a step."""
         if self.optimizer is None:
-            return Step(_State(moved(x, self.gamma, slope), None), slope)
+            return moved(x, self.gamma, slope), None
         gradient = jax.tree.map(lambda value: -value, slope)
-        change, optimizer = self.optimizer.update(gradient, state.optimizer, x)
-        after = jax.tree.map(lambda value, dx: value + dx.astype(value.dtype), x, change)
-        return Step(_State(after, optimizer), slope)
+        change, optimizer = self.optimizer.update(gradient, optimizer, x)
+        return jax.tree.map(lambda value, dx: value + dx.astype(value.dtype), x, change), optimizer
 
     def learn(self, net: Network, fixed: None, state: _State) -> Values:
         return descend(net, net.wiring.to_parameters, state.x, self.precisions(net)).arrived

@@ -1,0 +1,191 @@
+"""`place`: the public way to put the levels of a function on several devices."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from dendrax import _regions  # noqa: F401  (registers how the wave runs inside regions)
+from dendrax._api import check_settings
+from dendrax._call import (
+    check_parameters,
+    check_scalar,
+    flatten_arguments,
+    normalise_argnums,
+    trace_call,
+)
+from dendrax._check_graph import checked
+from dendrax._errors import complain, public
+from dendrax._flatten import flatten
+from dendrax._gradient import is_wave, relaxed_graph
+from dendrax._graph import Graph
+from dendrax._vertices import with_vertices
+from dendrax.placement._blocks import partition
+from dendrax.placement._cut import work
+from dendrax.placement._inputs import Inputs, piece_of
+from dendrax.placement._placed import Placed
+from dendrax.placement._relaxation import Relaxing
+from dendrax.placement._wave import Wave
+from dendrax.rules import IL, ZIL, Rule
+
+
+@public("dendrax.placement.place")
+def place(
+    fun: Callable[..., Any],
+    *args: Any,
+    devices: int | Sequence[Any] | None = None,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    rule: Rule = ZIL(),
+    vertices: str | None = None,
+    micro_batches: int = 1,
+    batch_argnums: int | Sequence[int] | None = None,
+    cuts: Sequence[int] | None = None,
+) -> Placed:
+    """Put contiguous blocks of levels of a function on different devices.
+
+    Each device holds the parameters, values and errors of its vertices. Values are handed up to
+    the next device and errors down to the one before, and to no other; a parameter learns when the
+    wave has passed its block. There is no backward pass over the whole function.
+
+    **Arguments:**
+
+    - `fun`: a function that returns a scalar loss (or, with `has_aux`, a loss and anything else).
+    - `args`: its arguments, or others of the same shapes.
+    - `devices`: a list of devices, or how many of this process's; by default all of them.
+    - `argnums`, `has_aux`, `vertices`: as for `dendrax.value_and_grad`.
+    - `rule`: `dendrax.ZIL()`, `dendrax.BP()` (which is the same wave) or a `dendrax.IL`.
+    - `micro_batches`: into how many pieces the batch is cut, which follow each other through the
+      devices. The loss must be a mean over the batch. The value is the mean of the pieces' losses.
+    - `batch_argnums`: the arguments that are cut, along their first axis; by default all that are
+      not differentiated.
+    - `cuts`: the lowest level of each block but the last, from the input on, if you want to choose
+      them. By default blocks are about equal work, and cut where XLA's rounding does not notice.
+
+    **Returns:** a `Placed`: call `.value_and_grad(*args)`, or train with `.init(optimizer,
+    params)` and `.update(learner, *data)`; `.audit()` follows every array of an update.
+
+    !!! example
+
+        ```python
+        import jax, jax.numpy as jnp
+        from dendrax import placement
+
+
+        def loss(w, x, y):
+            return jnp.mean((jnp.tanh(x @ w[0]) @ w[1] - y) ** 2)
+
+
+        args = [jnp.ones((3, 4)), jnp.ones((4, 2))], jnp.ones((8, 3)), jnp.zeros((8, 2))
+        placed = placement.place(loss, *args, devices=[jax.devices()[0]] * 2, micro_batches=4)
+        value, gradient = placed.value_and_grad(*args)
+        print(placed, placed.audit(), sep="\\n")
+        ```
+    """
+    check_settings(fun, rule, vertices)
+    chosen = _devices(devices)
+    numbers = normalise_argnums(argnums, len(args))
+    batched = _batched(batch_argnums, numbers, len(args), micro_batches)
+    pieces = piece_of(args, batched, micro_batches)
+    learned = (numbers,) if isinstance(numbers, int) else numbers
+    arguments = flatten_arguments(fun, pieces, {}, learned, trace_data=True)
+    check_parameters(arguments)
+    graph, call = trace_call(fun, arguments, numbers, has_aux=has_aux)
+    check_scalar(graph, call)
+    if is_wave(rule):
+        shown = checked(_opened(graph, len(chosen)))
+        parts = partition(shown, len(chosen), shares_sums=True, cuts=_cuts(cuts, len(chosen)))
+        runner = Wave(parts, micro_batches)
+    else:
+        _check_relaxes(rule)
+        assert isinstance(rule, IL)
+        kinds = vertices or rule.vertices
+        shown = relaxed_graph(rule, checked(with_vertices(checked(flatten(graph)), kinds)))
+        operations = shown if shown.detail is None else shown.detail.graph
+        parts = partition(operations, len(chosen), shares_sums=False, cuts=_cuts(cuts, len(chosen)))
+        runner = Relaxing(parts, rule, shown, micro_batches)
+    inputs = Inputs(parts.graph, call, batched, micro_batches)
+    return Placed(parts, runner, inputs, rule, chosen, has_aux)
+
+
+def _opened(graph: Graph, num_blocks: int) -> Graph:
+    """The graph with those regions written out that are too much for one device."""
+    total = sum(map(work, graph))
+    return flatten(graph, lambda v: 2 * num_blocks * work(v) > total and num_blocks > 1)
+
+
+def _devices(devices: Any) -> tuple[Any, ...]:
+    local = jax.local_devices()
+    if devices is None:
+        return tuple(local)
+    if isinstance(devices, Sequence):
+        if not devices or any(device not in local for device in devices):
+            raise complain(
+                ValueError,
+                f"devices={list(devices)!r} are not devices of this process.",
+                remedy=f"It has: {', '.join(map(str, local))}.",
+            )
+        return tuple(devices)
+    try:
+        count = operator.index(devices)
+    except TypeError:
+        raise complain(TypeError, f"devices={devices!r} is neither a list nor a number.") from None
+    if not 1 <= count <= len(local):
+        raise complain(
+            ValueError,
+            f"devices={count}, but this process has {len(local)}.",
+            remedy="A CPU can be several devices: set "
+            f"XLA_FLAGS=--xla_force_host_platform_device_count={max(count, 1)} before JAX starts.",
+        )
+    return tuple(local[:count])
+
+
+def _batched(
+    batch_argnums: Any, argnums: int | tuple[int, ...], count: int, micro_batches: Any
+) -> tuple[int, ...]:
+    if isinstance(micro_batches, bool) or not isinstance(micro_batches, int) or micro_batches < 1:
+        raise complain(ValueError, f"micro_batches={micro_batches!r} is not a positive integer.")
+    learned = {argnums} if isinstance(argnums, int) else {*argnums}
+    if batch_argnums is None:
+        return tuple(i for i in range(count) if i not in learned) if micro_batches > 1 else ()
+    chosen = normalise_argnums(batch_argnums, count)
+    chosen = (chosen,) if isinstance(chosen, int) else chosen
+    if both := learned.intersection(chosen):
+        raise complain(
+            ValueError, f"argument {min(both)} is differentiated, and cannot be cut as a batch."
+        )
+    return chosen if micro_batches > 1 else ()
+
+
+def _check_relaxes(rule: Rule) -> None:
+    if not isinstance(rule, IL):
+        raise complain(
+            NotImplementedError,
+            f"{rule} cannot be placed over devices.",
+            remedy="dendrax.ZIL() and dendrax.IL(...) can; the others train on many devices by "
+            "dendrax.train.",
+        )
+    if rule.tol is not None:
+        raise complain(
+            ValueError,
+            f"IL: tol={rule.tol} needs somebody who looks at the value nodes of all devices.",
+            remedy="Leave tol out: num_steps steps are then made.",
+        )
+
+
+def _cuts(cuts: Sequence[int] | None, num_blocks: int) -> tuple[int, ...] | None:
+    if cuts is None:
+        return None
+    chosen = tuple(operator.index(cut) for cut in cuts)
+    falling = all(a > b for a, b in itertools.pairwise(chosen))
+    if len(chosen) != num_blocks - 1 or not falling or min(chosen, default=1) < 1:
+        raise complain(
+            ValueError,
+            f"cuts={list(chosen)} do not cut a function into {num_blocks} blocks.",
+            remedy="Give the lowest level of each block but the last: falling numbers, above 0.",
+        )
+    return chosen

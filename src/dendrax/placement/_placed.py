@@ -1,0 +1,272 @@
+"""A function whose levels are on several devices: gradients, updates, and what was sent."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dendrax import _compat
+from dendrax._errors import complain, public
+from dendrax._graph import Port
+from dendrax._network import Values
+from dendrax.placement._audit import PlacementAudit, audit_run
+from dendrax.placement._blocks import Partition
+from dendrax.placement._cut import size_in_bytes
+from dendrax.placement._inputs import Inputs
+from dendrax.placement._wave import Learn
+from dendrax.placement._wires import Link, Wires
+from dendrax.rules import Rule
+
+Arrays = dict[str, Any]
+
+
+class Runner(Protocol):
+    """How a rule runs on blocks: `Wave` or `Relaxing`."""
+
+    def run(
+        self,
+        wires: Wires,
+        parameters: Sequence[Values],
+        data: Sequence[Sequence[Values]],
+        learn: Learn,
+    ) -> list[Values]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """Parameters and optimizer on their devices, between updates. All by device.
+
+    - ``parameters``: the arrays that live on the device, by name.
+    - ``optimizer``: the state of its optimizer.
+    """
+
+    parameters: tuple[Arrays, ...]
+    optimizer: tuple[Any, ...]
+    apply: Callable[..., Any]
+
+
+class Placed:
+    """What `dendrax.placement.place` made. Print it to see what is where.
+
+    - ``devices``: one for each block of levels, from the input to the output.
+    - ``levels``: the highest and the lowest level on each.
+    - ``parameters``: the names of the parameters that live on each.
+    - ``links``: what the last run sent from device to device.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        runner: Runner,
+        inputs: Inputs,
+        rule: Rule,
+        devices: Sequence[Any],
+        has_aux: bool,
+    ):
+        self.partition, self.rule, self.devices = partition, rule, tuple(devices)
+        self.links: tuple[Link, ...] = ()
+        self._runner, self._inputs, self._has_aux = runner, inputs, has_aux
+
+    @property
+    def levels(self) -> tuple[tuple[int, int], ...]:
+        return tuple(block.levels for block in self.partition.blocks)
+
+    @functools.cached_property
+    def parameters(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(
+            tuple(map(self._name, self.partition.parameters(b))) for b in range(len(self.devices))
+        )
+
+    # ---- gradients -------------------------------------------------------------------------------
+
+    @public("Placed.value_and_grad")
+    def value_and_grad(self, *args: Any) -> tuple[Any, Any]:
+        """As the function that `dendrax.value_and_grad` returns.
+
+        Parameters are brought to their devices if they are not there, and gradients stay there.
+        """
+        given = self._by_place(range(len(self._inputs.trees)), args)
+        found: Values = {}
+        value = self._run(
+            self._put_parameters(given), self._put_data(given), lambda b, own: found.update(own)
+        )
+        return value, self._gradient(found)
+
+    def _gradient(self, found: Values) -> Any:
+        graph, home = self.partition.graph, self.partition.home
+        errors = []
+        for leaf in graph.leaves:
+            port = Port(leaf)
+            if port in home and port not in found:  # nothing that learns uses it
+                found[port] = jax.device_put(_zeros(graph[leaf]), self.devices[home[port]])
+            errors.append(found.get(port))
+        return self._inputs.call.gradient(errors)
+
+    # ---- updates ---------------------------------------------------------------------------------
+
+    @public("Placed.init")
+    def init(self, optimizer: Any, *args: Any) -> Learner:
+        """Put the parameters on their devices, each with an optimizer of its own.
+
+        **Arguments:**
+
+        - `optimizer`: from Optax. Each device runs it on its own parameters, a dictionary by name;
+          what looks at all parameters at once (a clip of the global norm) sees those alone.
+        - `args`: the differentiated arguments.
+
+        **Returns:** a `Learner`, for `update`.
+        """
+        _check_optimizer(optimizer)
+        values = self._put_parameters(self._by_place(self._inputs.argnums, args))
+        named = tuple({self._name(port): x for port, x in own.items()} for own in values)
+        apply = jax.jit(functools.partial(_apply, optimizer), donate_argnums=1)
+        return Learner(named, tuple(jax.jit(optimizer.init)(own) for own in named), apply)
+
+    @public("Placed.update")
+    def update(self, learner: Learner, *args: Any) -> tuple[Any, Learner]:
+        """One update: every device's parameters learn as soon as the wave has passed it.
+
+        **Arguments:**
+
+        - `learner`: from `init`, or the update before.
+        - `args`: the arguments that are not differentiated.
+
+        **Returns:** `(fun(...), learner)`.
+        """
+        data = self._put_data(self._by_place(self._inputs.others, args))
+        ports = {self._name(p): p for p in self.partition.home if self.partition.is_parameter(p)}
+        parameters = [{ports[name]: x for name, x in own.items()} for own in learner.parameters]
+        after: list[Any] = [None] * len(self.devices)
+
+        def learn(b: int, gradients: Values) -> None:
+            own = learner.parameters[b]
+            named = {self._name(port): gradient for port, gradient in gradients.items()}
+            filled = {name: named.get(name, jnp.zeros_like(x)) for name, x in own.items()}
+            after[b] = learner.apply(own, learner.optimizer[b], filled)
+
+        value = self._run(parameters, data, learn)
+        parameters_after, states = zip(*after, strict=True)
+        return value, Learner(parameters_after, states, learner.apply)
+
+    def params(self, learner: Learner) -> Any:
+        """The parameters as they were given to the function, each on its device."""
+        named = {name: x for own in learner.parameters for name, x in own.items()}
+        graph = self.partition.graph
+        found = [named.get(graph[leaf].name) for leaf in graph.leaves]
+        return self._inputs.call.gradient(found)
+
+    # ---- to and from the user's trees ------------------------------------------------------------
+
+    def _by_place(self, places: Sequence[int], args: tuple[Any, ...]) -> dict[int, Any]:
+        """Arguments by their position in the function's signature."""
+        if any(map(_compat.is_tracer, jax.tree.leaves(args))):
+            raise complain(
+                TypeError,
+                "a placed function hands arrays from device to device, and cannot be traced.",
+                remedy="Call it outside of jax.jit, jax.vmap and jax.grad.",
+            )
+        if len(args) != len(places):
+            raise complain(
+                TypeError, f"takes {len(places)} arguments of the function, got {len(args)}."
+            )
+        return dict(zip(places, args, strict=True))
+
+    def _put_parameters(self, args: dict[int, Any]) -> list[Values]:
+        values = self._inputs.parameters(args)
+        return [
+            {port: jax.device_put(values[port], device) for port in self.partition.parameters(b)}
+            for b, device in enumerate(self.devices)
+        ]
+
+    def _put_data(self, args: dict[int, Any]) -> list[list[Values]]:
+        """For each micro-batch and device the data that the device uses."""
+        blocks = list(zip(self.partition.blocks, self.devices, strict=True))
+        return [
+            [
+                {p: jax.device_put(values[p], device) for p in block.leaves if p in values}
+                for block, device in blocks
+            ]
+            for values in self._inputs.data(args)
+        ]
+
+    def _name(self, port: Port) -> str:
+        return self.partition.graph[port.vertex].name
+
+    # ---- a run -----------------------------------------------------------------------------------
+
+    def _run(
+        self, parameters: Sequence[Values], data: Sequence[Sequence[Values]], learn: Learn
+    ) -> Any:
+        wires = Wires(self.devices)
+        results = self._runner.run(wires, parameters, data, learn)
+        self.links = wires.links
+        return self._value(results)
+
+    def _value(self, results: list[Values]) -> Any:
+        """What the function returns: of several micro-batches the mean."""
+        call = self._inputs.call
+        loss, *aux = [_mean([found[p] for found in results]) for p in self.partition.graph.outputs]
+        value = jax.tree.unflatten(call.out_tree, [loss])
+        return (value, call.aux(aux)) if self._has_aux else value
+
+    @public("Placed.audit")
+    def audit(self) -> PlacementAudit:
+        """Which device reads what, from the data flow of a whole update.
+
+        **Returns:** a `PlacementAudit`, with `.local` and `.offenders`; it prints as a table.
+        """
+        return audit_run(self.partition, self._runner, self._inputs.micro_batches)
+
+    def __repr__(self) -> str:
+        graph = self.partition.graph
+        head = f"{len(self.devices)} devices, {self.rule}"
+        lines = [head, f"{'':>4}  {'device':<16} {'levels':>10} {'vertices':>9} {'parameters':>22}"]
+        for b, (block, device) in enumerate(zip(self.partition.blocks, self.devices, strict=True)):
+            own = self.partition.parameters(b)
+            size = sum(size_in_bytes(graph, port) for port in own)
+            count = sum(v.function is not None for v in block.graph)
+            span = "{}-{}".format(*block.levels)
+            lines.append(
+                f"{b:>4}  {device!s:<16} {span:>10} {count:>9} {len(own):>8} ({_human(size)})"
+            )
+        for link in self.links:
+            lines.append(f"  {link}")
+        return "\n".join(lines)
+
+
+def _mean(values: Sequence[Any]) -> Any:
+    """Of several micro-batches; a counter and the like is the same in all."""
+    if len(values) == 1 or not jnp.issubdtype(values[0].dtype, jnp.inexact):
+        return values[0]
+    return functools.reduce(jnp.add, values) / len(values)
+
+
+def _zeros(leaf: Any) -> Any:
+    return np.zeros(leaf.shape, leaf.dtype)
+
+
+def _human(size: int) -> str:
+    power = max(0, min(3, int(math.log10(max(size, 1)) // 3)))
+    return f"{size / 1000**power:.3g} {('B', 'kB', 'MB', 'GB')[power]}"
+
+
+def _apply(optimizer: Any, own: Arrays, state: Any, gradients: Arrays) -> tuple[Arrays, Any]:
+    """One step of an optimizer."""
+    change, state = optimizer.update(gradients, state, own)
+    return jax.tree.map(lambda x, dx: (x + dx).astype(x.dtype), own, change), state
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
+        raise complain(
+            TypeError,
+            f"optimizer is {type(optimizer).__name__}, which has no init and update.",
+            remedy="Pass one of Optax, for instance optax.adam(1e-3).",
+        )
