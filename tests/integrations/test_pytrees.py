@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import pytest
 from jax.example_libraries import optimizers, stax
 
-from tests.integrations.both import check_learns, check_same, cross_entropy, images, repeat
+import dendrax
+from tests.integrations.both import IL, check_learns, check_same, cross_entropy, images, repeat
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -98,3 +99,10 @@ def test_one_line_changes(name):
 @pytest.mark.parametrize("name", ["mlp"])
 def test_inference_learning(name):
     check_learns(TRAININGS[name])
+
+
+def test_the_comparison_can_fail():
+    """Another gradient than that of backpropagation is noticed."""
+    ours = functools.partial(dendrax.value_and_grad, rule=IL)
+    with pytest.raises(AssertionError):
+        check_same(TRAININGS["mlp"], ours=ours)
