@@ -181,6 +181,18 @@ def test_it_stops_when_it_does_not_get_better():
     assert found.step == 18 and found.best_step == 6
 
 
+def test_a_run_that_stopped_does_not_go_on_when_it_is_resumed(tmp_path):
+    changes = {
+        "optimizer": optax.sgd(0.0),
+        "test": samples(20, seed=1),
+        "settings": settings(epochs=50, patience=2),
+        "folder": tmp_path / "run",
+    }
+    assert fit(**changes).step == fit(**changes, resume=True).step == 18
+    more = fit(**{**changes, "settings": settings(epochs=50, patience=3)}, resume=True)
+    assert (more.reason, more.step) == ("patience", 24)
+
+
 def test_the_best_may_be_the_largest(tmp_path):
     found = fit(
         test=samples(20, seed=1),
@@ -206,6 +218,54 @@ def test_spread_parameters_learn_the_same(name):
     plain = fit(model=model, rule=RULES[name], settings=settings(steps=5))
     for a, b in zip(jax.tree.leaves(found.model), jax.tree.leaves(plain.model), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+ALL = {
+    **RULES,
+    "FixedPrediction": dendrax.FixedPrediction(),
+    "IncrementalPC": dendrax.IncrementalPC(num_steps=4, learning_rate=0.05, batch="mean"),
+    "ErrorPC": dendrax.ErrorPC(num_steps=4, batch="mean"),
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_two_devices_learn_as_one_does_by_every_rule(name, monkeypatch):
+    """IncrementalPC moves the weights at every step of inference, on both devices alike."""
+    changes = {"rule": ALL[name], "optimizer": optax.sgd(0.05), "settings": settings(steps=4)}
+    both = fit(**changes)
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+    one = fit(**changes)
+    assert both.model[0]["w"].sharding.num_devices == 2
+    assert one.model[0]["w"].sharding.num_devices == 1
+    for a, b in zip(jax.tree.leaves(both.model), jax.tree.leaves(one.model), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    assert bits(one.model) != bits(network())
+
+
+def test_a_test_set_that_cannot_be_cut_into_chunks_is_measured_alike(monkeypatch):
+    changes = {
+        "test": samples(20, seed=1),
+        "measure": measure,
+        "settings": settings(epochs=1, chunks=8),
+    }
+    both = fit(**changes)
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+    one = fit(**changes)
+    assert bits(both.model) == bits(one.model)
+    assert both.history[-1]["test_loss"] == one.history[-1]["test_loss"]
+
+
+def test_a_state_of_statistics_is_that_of_the_whole_batch():
+    """As BatchNorm's: of all devices together; in chunks, the mean over them."""
+
+    def own_loss(params, seen, x, y):
+        return loss(params, x, y), {"mean": jnp.mean(x, axis=0), "key": seen["key"]}
+
+    begin = {"mean": jnp.zeros(6, jnp.float32), "key": jax.random.key(1)}
+    picked = chosen(train.Arrays(*DATA), 16, 7, 0)
+    for chunks in (None, 8):
+        found = fit(loss=own_loss, state=begin, settings=settings(steps=1, chunks=chunks))
+        np.testing.assert_allclose(found.state["mean"], DATA[0][picked].mean(0), atol=1e-6)
 
 
 def test_spread_parameters_lie_on_several_devices():
@@ -265,6 +325,18 @@ def test_an_update_that_is_not_finite_can_be_skipped():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found.model))
 
 
+@pytest.mark.parametrize("nonfinite", ["stop", "skip"])
+def test_weights_that_are_lost_are_not_saved(tmp_path, nonfinite):
+    """Loss and gradient are finite; only the step is too large."""
+    with pytest.raises(FloatingPointError, match=r"weights are not finite after update 1 of 24"):
+        fit(
+            optimizer=optax.sgd(float("inf")),
+            settings=settings(nonfinite=nonfinite, checkpoint_every=1),
+            folder=tmp_path / "run",
+        )
+    assert not list((tmp_path / "run").glob("last/*"))
+
+
 def test_the_optimizer_may_deal_with_it():
     careful = optax.apply_if_finite(OPTIMIZER, 3)
     allowed = fit(
@@ -293,11 +365,23 @@ def test_the_optimizer_may_deal_with_it():
         ({"settings": SETTINGS.__class__(batch_size=1000)}, r"more than the 96 samples"),
         ({"settings": SETTINGS.__class__(batch_size=16, chunks=3)}, r"chunks=3 cannot be shared"),
         ({"settings": settings(monitor="accuracy")}, r"monitor='accuracy' is not measured"),
-        ({"state": 1.0}, r"the loss returned .*, not a pair"),
+        ({"state": 1.0}, r"fit: the loss returned .*, not a pair"),
+        (
+            {"state": 1.0, "loss": lambda params, state, x, y: (loss(params, x, y), {"a": state})},
+            r"fit: the loss got a state float32\[\] and returned another one, \{'a': 'float32",
+        ),
+        (
+            {"test": DATA, "measure": lambda params, x, y: loss(params, x, y)},
+            r"measure returned \(\) \(shapes\), not a dictionary of scalars",
+        ),
+        (
+            {"test": DATA, "measure": lambda params, x, y: {"x": x}},
+            r"measure returned \{'x': \(96, 6\)\} \(shapes\), not a dictionary",
+        ),
     ],
 )
 def test_mistakes_are_named(changes, match):
-    if "state" in changes:
+    if "state" in changes and "loss" not in changes:
         changes = {**changes, "loss": lambda params, state, x, y: loss(params, x, y)}
     with pytest.raises((TypeError, ValueError), match=match):
         fit(**changes)

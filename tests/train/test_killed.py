@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 
 import pytest
 
+from dendrax.train._launch import _free_port
 from tests.train.cases import RULES
 
 PROGRAM = [sys.executable, "-m", "tests.train.runs"]
@@ -46,6 +48,14 @@ def wait_until_begun(process, folder, lines=0):
         time.sleep(0.01)
 
 
+def children_of(process):
+    """The processes of a launcher, in their order."""
+    found = subprocess.run(
+        ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True
+    )
+    return [int(word) for word in found.stdout.split()]
+
+
 def kill_often(name, folder, times):
     """Kill a run at random moments and start it again, until it is done."""
     moments, kills = random.Random(name), 0
@@ -72,7 +82,9 @@ def test_killed_and_resumed_it_ends_with_the_same_bits(tmp_path, name, times):
     assert whole[0] == "finished"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_a_signal_saves_and_leaves(tmp_path, number):
     folder = tmp_path / "run"
     process = start("ZIL", folder, "", 0.2)
@@ -114,11 +126,8 @@ def test_two_processes_are_one_run_and_one_that_dies_stops_the_other(tmp_path):
     folder = tmp_path / "run"
     process = start("ZIL", folder, 8, 0.3, program=LAUNCHED)
     wait_until_begun(process, folder, lines=3)
-    children = subprocess.run(
-        ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True
-    )
     begin = time.monotonic()
-    os.kill(int(children.stdout.split()[1]), signal.SIGKILL)
+    os.kill(children_of(process)[1], signal.SIGKILL)
     _, err = process.communicate(timeout=60)
     assert time.monotonic() - begin < 60
     assert process.returncode == 128 + signal.SIGKILL
@@ -128,21 +137,52 @@ def test_two_processes_are_one_run_and_one_that_dies_stops_the_other(tmp_path):
 
 
 @pytest.mark.slow
-def test_without_the_launcher_the_other_finds_out_by_itself(tmp_path):
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_without_the_launcher_the_other_finds_out_by_itself(tmp_path, number, victim):
+    """Process 0 is the one by which they found each other."""
     folder = tmp_path / "run"
-    who = {"DENDRAX_COORDINATOR": "localhost:12357", "DENDRAX_NUM_PROCESSES": "2"}
+    who = {"DENDRAX_COORDINATOR": f"localhost:{_free_port()}", "DENDRAX_NUM_PROCESSES": "2"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    first, second = (
+    both = [
         subprocess.Popen(
             [*PROGRAM, "ZIL", str(folder), "8", "0.3"],
             env={**environment(), **who, "DENDRAX_PROCESS_ID": str(index)},
             **pipes,
         )
         for index in range(2)
-    )
-    wait_until_begun(first, folder, lines=3)
-    second.kill()
-    _, err = first.communicate(timeout=60)
-    assert first.returncode != 0
-    assert "has lost another one" in err
-    second.communicate()
+    ]
+    wait_until_begun(both[0], folder, lines=3)
+    both[victim].send_signal(number)
+    _, err = both[1 - victim].communicate(timeout=60)
+    assert both[1 - victim].returncode == 1
+    assert re.search(r"has lost (another one|process)", err) and "again with resume" in err
+    both[victim].kill()
+    both[victim].communicate()
+    again = result(start("ZIL", folder, 8, program=LAUNCHED))
+    assert again == result(start("ZIL", tmp_path / "whole", 8))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_one_that_hangs_stops_the_other_under_the_launcher(tmp_path, victim):
+    folder = tmp_path / "run"
+    process = start("ZIL", folder, 8, 0.3, program=LAUNCHED)
+    wait_until_begun(process, folder, lines=3)
+    os.kill(children_of(process)[victim], signal.SIGSTOP)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"process {1 - victim} of 2 has lost process {victim}" in err
+    assert f"process {1 - victim} of 2 failed with exit code 1. Stopped the others" in err
+
+
+@pytest.mark.slow
+def test_a_damaged_checkpoint_is_set_aside_by_all_processes(tmp_path):
+    """Also if only one of them reads the part that is damaged."""
+    folder = tmp_path / "run"
+    whole = result(start("ZIL", folder, 8, program=LAUNCHED))
+    for file in (folder / "last" / "48" / "state").rglob("d/*"):
+        file.write_bytes(file.read_bytes()[:20])
+    again = start("ZIL", folder, 8, program=LAUNCHED)
+    assert result(again) == whole
+    assert (folder / "last-damaged" / "48").exists()

@@ -101,7 +101,45 @@ def build(key, width=4):
 
 def wrong(key):
     return lambda x: x
+
+def returned(what):
+    x, y, a, b = load()
+    if what == "none":
+        return x[:0], y[:0], a, b
+    if what == "negative":
+        return x, y - 1, a, b
+    if what == "shapes":
+        return x, y, a[:, :3], b
+    if what == "floats":
+        return x, y / 2, a, b
+    return 1, 2
 """
+
+
+@pytest.mark.parametrize(
+    ("what", "match"),
+    [
+        ("none", r"own.py:returned returned an array without samples"),
+        ("negative", r"returned the label -1; labels are counted from 0"),
+        ("shapes", r"returned inputs of shape \(5,\), and test inputs of \(3,\)"),
+        ("floats", r"the labels of own.py:returned are float64 and int64"),
+        ("two", r"own.py:returned returned tuple"),
+    ],
+)
+def test_data_of_ones_own_that_are_of_no_use(tmp_path, monkeypatch, what, match):
+    monkeypatch.chdir(tmp_path)
+    file(tmp_path, OWN, "own.py")
+    with pytest.raises((TypeError, ValueError), match=match):
+        train.plan(data=f"own.py:returned(what={what!r})", train={"batch_size": 10}).fit()
+
+
+def test_two_samples_will_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file(tmp_path, OWN, "own.py")
+    model = "mlp(hidden_sizes=[3])"
+    settings = {"batch_size": 2, "steps": 2}
+    found = train.plan(model=model, data="own.py:load(count=2)", train=settings).fit()
+    assert found.step == 2
 
 
 def test_models_and_data_of_ones_own(tmp_path, monkeypatch):

@@ -126,6 +126,7 @@ def _own(named: Named, found: Any) -> Corpus:
             f"the labels of {named.name} are {labels.dtype} and {test_labels.dtype}.",
             remedy="Labels are integers, counted from 0.",
         )
+    _check_own(named, inputs, labels, test_inputs, test_labels)
     kind = jax.dtypes.canonicalize_dtype(inputs.dtype)  # float32, unless JAX has float64 enabled
     inputs, test_inputs = inputs.astype(kind), test_inputs.astype(kind)
     parts = (
@@ -134,6 +135,23 @@ def _own(named: Named, found: Any) -> Corpus:
     )
     classes = 1 + int(max(labels.max(), test_labels.max()))
     return Corpus(_kind_of(inputs, labels), *parts, inputs.shape[1:], classes)
+
+
+def _check_own(named: Named, *arrays: np.ndarray) -> None:
+    inputs, labels, test_inputs, test_labels = arrays
+    wrong = ""
+    if not all(array.size for array in arrays):
+        wrong = "an array without samples"
+    elif min(labels.min(), test_labels.min()) < 0:
+        wrong = f"the label {min(labels.min(), test_labels.min())}; labels are counted from 0"
+    elif inputs.shape[1:] != test_inputs.shape[1:]:
+        wrong = f"inputs of shape {inputs.shape[1:]}, and test inputs of {test_inputs.shape[1:]}"
+    if wrong:
+        raise complain(
+            ValueError,
+            f"{named.name} returned {wrong}.",
+            remedy="Return four arrays: inputs, labels, test inputs, test labels.",
+        )
 
 
 def _kind_of(inputs: np.ndarray, labels: np.ndarray) -> str:
@@ -250,7 +268,7 @@ def find_model(named: Named, corpus: Corpus, key: Any) -> Any:
 
 def _check_output(named: Named, model: Any, corpus: Corpus) -> None:
     """The model must say of every label how likely each class is."""
-    inputs, labels = corpus.train[np.arange(2)]
+    inputs, labels = corpus.train[np.arange(min(2, len(corpus.train)))]
     wanted = (*np.shape(labels), corpus.classes)
     try:
         found = jax.eval_shape(lambda x: model(x), inputs)

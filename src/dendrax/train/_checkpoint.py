@@ -93,12 +93,12 @@ class Checkpoints:
     def _cannot_write(self, step: int, problem: Exception) -> Exception:
         self._manager = None
         good = [s for s in self.steps() if s != step]
-        last = f"{self.folder / str(good[0])} is whole" if good else "what was saved before is whole"
+        last = str(self.folder / str(good[0])) if good else "what was saved before"
         return complain(
             OSError,
             f"the checkpoint after {step} updates could not be written to {self.folder}: "
             f"{_first_line(problem)}.",
-            remedy=f"Nothing was overwritten: {last}. Make room, and go on with resume.",
+            remedy=f"Nothing was overwritten: {last} is whole. Make room, and go on with resume.",
         )
 
     def load(self, like: Any) -> tuple[Found | None, dict[int, str]]:

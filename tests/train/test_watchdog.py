@@ -1,0 +1,135 @@
+"""What a process notices of the others, with a store that the tests can spoil."""
+
+import threading
+
+import pytest
+
+from dendrax import train
+from dendrax.train import _watchdog
+from dendrax.train._launch import _culprit
+from dendrax.train._watchdog import DONE, FAILED, Watch
+
+
+class Store:
+    """Like JAX's: what is set can be read by all."""
+
+    def __init__(self):
+        self.words, self.answers = {}, True
+
+    def key_value_set(self, key, value, allow_overwrite):
+        assert allow_overwrite
+        self.words[key] = value
+
+    def key_value_dir_get(self, place):
+        if not self.answers:
+            raise RuntimeError("DEADLINE_EXCEEDED")
+        return [(key, word) for key, word in self.words.items() if key.startswith(f"{place}/")]
+
+
+@pytest.fixture
+def store(monkeypatch):
+    monkeypatch.setattr(_watchdog, "BEAT", 0.01)
+    monkeypatch.setattr(_watchdog, "SILENT", 20)
+    return Store()
+
+
+class Process:
+    """A watch that says what it found."""
+
+    def __init__(self, store, index):
+        self.lost, self.text = threading.Event(), ""
+        self.watch = Watch(store, index, 2, 0, self.found)
+        self.watch.start()
+
+    def found(self, text):
+        self.text = text
+        self.lost.set()
+
+
+def test_processes_that_live_or_are_done_are_left_alone(store):
+    first, second = Process(store, 0), Process(store, 1)
+    assert not first.lost.wait(0.6)
+    second.watch.stop(DONE)
+    assert not first.lost.wait(0.6)
+    first.watch.stop(DONE)
+
+
+def test_one_that_falls_silent_is_named(store):
+    first, second = Process(store, 0), Process(store, 1)
+    assert not first.lost.wait(0.1)
+    second.watch._over.set()  # no word any more
+    assert first.lost.wait(10)
+    assert "process 0 of 2 has lost process 1: it shows no sign of life" in first.text
+    assert "again with resume" in first.text
+
+
+def test_a_store_that_does_not_answer_is_process_0(store):
+    second = Process(store, 1)
+    assert not second.lost.wait(0.1)
+    store.answers = False
+    assert second.lost.wait(10)
+    assert "process 1 of 2 has lost process 0: it does not answer" in second.text
+
+
+def test_one_that_failed_is_quoted(store):
+    first, second = Process(store, 0), Process(store, 1)
+    assert not first.lost.wait(0.1)
+    second.watch.stop(FAILED + "the disk is full")
+    assert first.lost.wait(10)
+    assert "process 0 of 2 stops: process 1 has failed (the disk is full)" in first.text
+
+
+@pytest.mark.parametrize(
+    ("codes", "culprit"),
+    [([1, None], 0), ([None, 3, 1], 1), ([1, -9, None], 1), ([0, None, -9], 2)],
+)
+def test_who_ended_the_run(codes, culprit):
+    assert _culprit(codes) == culprit
+
+
+@pytest.mark.parametrize(
+    ("who", "match"),
+    [
+        (("localhost", 2, 0), r"coordinator='localhost' is not an address"),
+        (("localhost:x", 2, 0), r"coordinator='localhost:x' is not an address"),
+        (("localhost:1", None, 0), r"a coordinator needs num_processes and process_id"),
+        (("localhost:1", 2, 2), r"process_id=2 must be an integer"),
+    ],
+)
+def test_who_is_who(who, match):
+    with pytest.raises(ValueError, match=match):
+        train.connect(*who)
+
+
+@pytest.mark.parametrize(
+    ("variables", "match"),
+    [
+        ({"DENDRAX_COORDINATOR": "a:1"}, r"but not DENDRAX_NUM_PROCESSES, DENDRAX_PROCESS_ID"),
+        (
+            {
+                "DENDRAX_COORDINATOR": "a:1",
+                "DENDRAX_NUM_PROCESSES": "two",
+                "DENDRAX_PROCESS_ID": "0",
+            },
+            r"DENDRAX_NUM_PROCESSES='two'",
+        ),
+    ],
+)
+def test_variables_that_say_nothing(monkeypatch, variables, match):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=match):
+        train.connect()
+
+
+def test_a_process_that_nobody_launched_connects_to_nothing():
+    assert train.connect() is None
+
+
+def test_processes_that_do_not_find_each_other(monkeypatch):
+    def initialize(*who, **settings):
+        raise RuntimeError("DEADLINE_EXCEEDED: barrier timed out")
+
+    monkeypatch.setattr("jax.distributed.initialize", initialize)
+    with pytest.raises(RuntimeError, match=r"did not find each other at localhost:1 \(DEADLINE"):
+        train.connect("localhost:1", 1, 0)
