@@ -75,7 +75,8 @@ def fit(
       PRNG key, a new one for each update.
     - `data`: a tuple of arrays, `(inputs, targets)`, whose first axis counts the samples; or any
       object with a length that gives such a tuple for an array of indices.
-    - `optimizer`: from Optax.
+    - `optimizer`: from Optax. IncrementalPC moves the weights itself, and its gradient is that
+      movement over its `learning_rate`: `optax.sgd` with the same rate repeats it.
     - `rule`, `vertices`: as for `dendrax.value_and_grad`.
     - `test`: data for evaluation.
     - `measure`: `measure(model, *batch)` (with a state, `measure(model, state, *batch)`) is a

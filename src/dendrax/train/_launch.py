@@ -105,10 +105,10 @@ def _watch(processes: list[subprocess.Popen[bytes]], say: Callable[[str], None])
         _wait(rest, GRACE)
     else:
         _wait(rest, LAST_WORDS)
-        say(
-            f"dendrax launch: process {first} of {len(processes)} {_ended(code)}. Stopped the "
-            "others. The same command with --resume goes on from the last checkpoint."
-        )
+        who = f"dendrax launch: process {first} of {len(processes)} {_ended(code)}."
+        # One that failed has said itself what there is to do.
+        advice = " The same command with --resume goes on from the last checkpoint." * (code < 0)
+        say(f"{who} Stopped the others.{advice}")
     for process in rest:
         _send(process, signal.SIGKILL)
         process.wait()

@@ -35,7 +35,8 @@ class Settings:
       over them (`"fsdp"`).
     - `chunks`: compute the gradient in so many pieces of the batch, one after the other on each
       device, and add them up always in the same order: the result does then not depend on the
-      number of devices, and needs less memory.
+      number of devices, and needs less memory. To a rule that relaxes each piece is a batch of its
+      own: use `batch="mean"`, or its size weighs the loss against the internal errors.
     """
 
     epochs: int = 5
