@@ -141,8 +141,8 @@ class _Follower:
         source, target, what = name.removeprefix(_MARK + "_").split("_")
         (var,), (result,) = eqn.invars, eqn.outvars
         here, there = int(source), int(target)
-        if self.place.get(var) != here:
-            self._accuse(f"device {here} sends what is on device {self.place.get(var)}.")
+        if self.place.get(var, here) != here:  # a constant is made where it is needed
+            self._accuse(f"device {here} sends what is on device {self.place[var]}.")
         if abs(here - there) != 1:
             self._accuse(f"device {here} sends to device {there}, which is not its neighbour.")
         link = self.links.setdefault((here, there), Link(here, there))

@@ -14,6 +14,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dendrax._errors import complain
 from dendrax._graph import Graph, Port, Vertex
 from dendrax.placement._cut import choose_cuts, placement_levels
 
@@ -83,6 +84,12 @@ def partition(
     """
     origin = graph.origin if shares_sums else _itself
     level_of = placement_levels(graph, origin)
+    highest = max(level_of.values(), default=-1)
+    if cuts and max(cuts) > highest:
+        raise complain(
+            ValueError,
+            f"cuts={list(cuts)}, but the highest level of the function is {highest}.",
+        )
     cuts = choose_cuts(graph, level_of, num_blocks) if cuts is None else tuple(cuts)
     block_of = {index: sum(level < cut for cut in cuts) for index, level in level_of.items()}
     return _Partitioning(graph, block_of, level_of, len(cuts) + 1, shares_sums).build()

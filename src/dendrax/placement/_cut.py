@@ -6,8 +6,8 @@ in a softmax): its users need its value. And of two vertices that use the same v
 in program order is not further from the output: so the wave adds messages in reverse program order,
 as JAX does, also where they come from different devices.
 
-What is made of data alone has no level: it is computed wherever it is needed. And what is made of
-a parameter alone, for one user (the bias that is broadcast to the batch), has its user's level.
+What is made of data alone has no level: it is computed wherever it is needed. And what
+only brings a parameter into shape for its user (a bias, broadcast to the batch) has its level.
 
 XLA rounds differently where it can see two operations at once (it makes one fused multiply-add of a
 product and a sum). So graphs are preferably cut where it could not have looked across: at operands
@@ -63,12 +63,12 @@ def _made_of_parameters(graph: Graph) -> set[int]:
 
 
 def _made_for_one_user(graph: Graph) -> set[int]:
-    """The vertices made of one parameter alone, of which each has only one user."""
+    """The vertices that bring a parameter into shape for its only user."""
     alone = {leaf.index for leaf in graph.parameters if len(graph.users(leaf)) == 1}
     results = {port.vertex for port in graph.outputs}
     for v in graph.vertices:
-        from_one = len(v.inputs) == 1 and v.inputs[0].vertex in alone
-        if from_one and len(graph.users(v)) == 1 and v.index not in results:
+        is_shaped = _primitive(v) in _SHAPES and {port.vertex for port in v.inputs} <= alone
+        if is_shaped and v.inputs and len(graph.users(v)) == 1 and v.index not in results:
             alone.add(v.index)
     return {index for index in alone if graph[index].function is not None}
 
@@ -153,6 +153,7 @@ def _primitive(v: Vertex) -> str:
 
 _PRODUCTS = ("dot_general", "conv_general_dilated")
 _MOVES = ("reshape", "transpose", "squeeze", "copy")
+_SHAPES = (*_MOVES, "broadcast_in_dim", "convert_element_type")
 _SUMS = ("add", "sub", "add_any")
 
 

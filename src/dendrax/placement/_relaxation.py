@@ -211,7 +211,8 @@ class Relaxing:
             for b, found in run.learn():
                 add_up(gradients[b], found)
                 if m == self.micro_batches - 1:
-                    learn(b, gradients[b])
+                    with wires.on(b):
+                        learn(b, gradients[b])
         return [run.results for run in runs]
 
 
@@ -228,7 +229,8 @@ class _Run:
         self.results: Values = {}
         for b, stage in enumerate(self.stages):
             given = {**known[b], **data[b], **self.traveller.values[b]}
-            kept, state, outputs = stage.begin([given[port] for port in stage.block.leaves])
+            with wires.on(b):
+                kept, state, outputs = stage.begin([given[port] for port in stage.block.leaves])
             made = dict(zip(stage.block.outputs, outputs, strict=True))
             hand_up(whole.partition, wires, b, {**given, **made}, self.traveller)
             self.results |= {p: made[p] for p in whole.partition.graph.outputs if p in made}
@@ -241,7 +243,8 @@ class _Run:
         for b in reversed(range(len(self.stages))):
             stage, told = self.stages[b], self.traveller.errors[b]
             waiting = stage.relaxing.waiting(told)
-            self.states[b], arrived = stage.relax(*predictions[b], self.states[b], waiting)
+            with self.wires.on(b):
+                self.states[b], arrived = stage.relax(*predictions[b], self.states[b], waiting)
             hand_down(self.whole.partition, self.wires, b, {**told, **arrived}, self.traveller)
 
     def learn(self) -> Iterable[tuple[int, Values]]:
@@ -250,7 +253,8 @@ class _Run:
         for b in reversed(range(len(self.stages))):
             stage, told = self.stages[b], self.traveller.errors[b]
             waiting = stage.learning.waiting(told)
-            arrived = stage.learn(*predictions[b], self.states[b], waiting)
+            with self.wires.on(b):
+                arrived = stage.learn(*predictions[b], self.states[b], waiting)
             errors = {**told, **arrived}
             yield b, hand_down(self.whole.partition, self.wires, b, errors, self.traveller)
 
@@ -260,7 +264,8 @@ class _Run:
         block, at = stage.block, stage.block.at
         restless = [port for port in block.leaves if port in self.whole.restless]
         incoming = {at[port]: values[port] for port in restless}
-        mu, pullbacks = stage.predict[sweep](self.kept[b], incoming, self.states[b])
+        with self.wires.on(b):
+            mu, pullbacks = stage.predict[sweep](self.kept[b], incoming, self.states[b])
         x = self.states[b][0]
         made = {port: x[at[port]] if at[port] in x else mu[at[port]] for port in block.outputs}
         hand_up(

@@ -98,14 +98,14 @@ class Wave:
         known = share_parameters(self.partition, wires, parameters)
         for _, b, m, is_wave in self.turns:
             traveller = travellers[m]
-            if not is_wave:
-                given = {**known[b], **data[m][b], **traveller.values[b]}
-                results[m].update(self._go_up(wires, b, given, traveller))
-                continue
-            found = self._go_down(wires, b, traveller)
-            add_up(gradients[b], found)
-            if m == self.micro_batches - 1:
-                learn(b, gradients[b])
+            with wires.on(b):
+                if not is_wave:
+                    given = {**known[b], **data[m][b], **traveller.values[b]}
+                    results[m].update(self._go_up(wires, b, given, traveller))
+                    continue
+                add_up(gradients[b], self._go_down(wires, b, traveller))
+                if m == self.micro_batches - 1:
+                    learn(b, gradients[b])
         return results
 
     def _go_up(self, wires: Wires, b: int, given: Values, traveller: Traveller) -> Values:

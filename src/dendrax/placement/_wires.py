@@ -49,14 +49,16 @@ class Wires:
         """All connections that were used."""
         return tuple(self._links[key] for key in sorted(self._links))
 
+    def on(self, device: int) -> Any:
+        """A context in which what needs no operands (a constant) is made on a device, too."""
+        return jax.default_device(self.devices[device])
+
     def send(self, value: Any, source: int, target: int, what: What) -> Any:
         """Hand a value to a neighbour."""
         if abs(source - target) != 1:
             raise complain(RuntimeError, f"device {source} has no connection to device {target}.")
+        if value.devices() != {self.devices[source]}:
+            raise complain(RuntimeError, f"device {source} cannot send what it does not have.")
         link = self._links.setdefault((source, target), Link(source, target))
         link.add(what, math.prod(value.shape) * value.dtype.itemsize)
-        return jax.device_put(value, self.devices[target])
-
-    def feed(self, value: Any, target: int) -> Any:
-        """Give data, or a parameter, to the device that uses it."""
         return jax.device_put(value, self.devices[target])

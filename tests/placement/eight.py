@@ -1,0 +1,53 @@
+"""In a process with eight devices: what `test_devices` compares, as JSON.
+
+``python -m tests.placement.eight RULE MODEL DTYPE``
+"""
+
+import json
+import os
+import sys
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+
+import jax
+import jax.numpy as jnp
+
+import dendrax
+from dendrax import placement
+from dendrax.models import problem
+from tests.compare import close, same
+
+RULES = {"zil": dendrax.ZIL(), "il": dendrax.IL(num_steps=4, gamma=0.05)}
+
+
+def one_device(rule, loss, args):
+    """The reference: for Z-IL JAX's own gradient, as two programs; for IL the same steps."""
+    if isinstance(rule, dendrax.IL):
+        return placement.place(loss, *args, devices=1, rule=rule).value_and_grad(*args)
+    value, pullback = jax.jit(lambda p, *rest: jax.vjp(lambda q: loss(q, *rest), p))(*args)
+    return value, jax.jit(lambda pull, one: pull(one))(pullback, jnp.ones_like(value))[0]
+
+
+def main(rule: str, model: str, dtype: str) -> None:
+    p, chosen = problem(model, small=True, dtype=dtype), RULES[rule]
+    args = p.model, p.inputs, p.target
+    expected = one_device(chosen, p.loss, args)
+    compiled = jax.jit(dendrax.value_and_grad(p.loss, rule=chosen))(*args)
+    found = {}
+    for count in (2, 4, 8):
+        placed = placement.place(p.loss, *args, devices=count, rule=chosen)
+        result, audit = placed.value_and_grad(*args), placed.audit()
+        found[count] = {
+            "same": same(result, expected),
+            "close": close(result, compiled, ulps=1e6 if rule == "il" else 1e4),
+            "local": audit.local,
+            "counted": audit.links == placed.links,
+            "links": [(link.source, link.target) for link in placed.links],
+            "devices": len({d for leaf in jax.tree.leaves(result[1]) for d in leaf.devices()}),
+        }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_enable_x64", sys.argv[3] == "float64")
+    main(*sys.argv[1:])
