@@ -197,6 +197,7 @@ class Sharding(enum.StrEnum):
 
     replicated = "replicated"
     fsdp = "fsdp"
+    levels = "levels"
 
 
 class NonFinite(enum.StrEnum):
@@ -274,7 +275,10 @@ def train(
     ] = None,
     sharding: Annotated[
         Sharding | None,
-        typer.Option(help="Parameters on every device, or spread. [default: replicated]"),
+        typer.Option(
+            help="Parameters on every device, or spread; or the model itself, by levels. "
+            "[default: replicated]"
+        ),
     ] = None,
     chunks: Annotated[
         int | None,
@@ -282,6 +286,10 @@ def train(
             help="Gradients in so many pieces, added up in one order: the same bits on any number "
             "of devices."
         ),
+    ] = None,
+    micro_batches: Annotated[
+        int | None,
+        typer.Option(help="With levels: pieces of a batch in a pipeline. [default: 1]"),
     ] = None,
     out: Annotated[pathlib.Path, typer.Option(help="The folder of the run.")] = pathlib.Path(
         "dendrax-run"
@@ -315,7 +323,7 @@ def train(
 
 _COUNTS = (
     *("epochs", "steps", "batch_size", "seed", "evaluate_every", "checkpoint_every"),
-    *("log_every", "keep", "patience", "monitor", "chunks"),
+    *("log_every", "keep", "patience", "monitor", "chunks", "micro_batches"),
 )
 
 

@@ -124,10 +124,17 @@ class Placed:
         **Returns:** a `Learner`, for `update`.
         """
         _check_optimizer(optimizer)
+        named = self.by_device(*args)
+        apply = jax.jit(functools.partial(_apply, optimizer))
+        states = map(jax.jit(optimizer.init), named)
+        placed = map(jax.device_put, states, self.devices)  # also what no parameter goes into
+        return Learner(named, tuple(placed), apply)
+
+    @public("Placed.by_device")
+    def by_device(self, *args: Any) -> tuple[Arrays, ...]:
+        """The differentiated arguments on their devices: of each device the arrays by name."""
         values = self._put_parameters(self._by_place(self._inputs.argnums, args))
-        named = tuple({self._name(port): x for port, x in own.items()} for own in values)
-        apply = jax.jit(functools.partial(_apply, optimizer), donate_argnums=1)
-        return Learner(named, tuple(jax.jit(optimizer.init)(own) for own in named), apply)
+        return tuple({self._name(port): x for port, x in own.items()} for own in values)
 
     @public("Placed.update")
     def update(self, learner: Learner, *args: Any) -> tuple[Any, Learner]:

@@ -80,6 +80,11 @@ def all_devices(sharding: str = "replicated", batch_size: int | None = None) -> 
     return Devices(Mesh(np.array(found), (AXIS,)), sharding == "fsdp")
 
 
+def one_device(device: Any) -> Devices:
+    """One device alone."""
+    return Devices(Mesh(np.array([device]), (AXIS,)))
+
+
 def _put(leaf: Any, sharding: NamedSharding) -> Any:
     if sharding.is_fully_addressable:
         # A copy: an update writes over its state, and the caller's model is not ours to write.

@@ -28,6 +28,7 @@ from dendrax.train._feed import Feed
 from dendrax.train._folder import Folder
 from dendrax.train._interrupt import Interruption
 from dendrax.train._journal import Journal
+from dendrax.train._levels import Levels
 from dendrax.train._samples import Samples, batches_per_epoch, chosen, pieces
 from dendrax.train._settings import Settings
 from dendrax.train._task import Task
@@ -77,6 +78,7 @@ class Run:
         folder: Folder | None,
         state: State,
         watch: Callable[[Moment], None] | None,
+        levels: Levels | None = None,
     ):
         self.task, self.settings, self.devices, self.state = task, settings, devices, state
         self.train, self.test, self.folder, self.watch = train, test, folder, watch
@@ -87,7 +89,8 @@ class Run:
         path = None if folder is None else folder.metrics
         self.journal = Journal(path, writes=self.is_writer)
         self.measures: dict[str, float] = {}
-        self._update = compiled_update(task, settings, devices, state)
+        self._levels = levels
+        self._update = levels.update if levels else compiled_update(task, settings, devices, state)
         self._evaluate = compiled_evaluation(task, settings, devices)
         self._energy = jax.jit(self._energy_of) if _relaxes(task) else None
         self._waiting: deque[tuple[int, Numbers]] = deque()
@@ -179,6 +182,11 @@ class Run:
         line |= {"seconds": self.progress.seconds, "updates_per_second": self._clock.rate}
         self.journal.add(line)
 
+    @property
+    def _seen(self) -> State:
+        """The state where an evaluation can see it: a model spread by levels is gathered."""
+        return self.state if self._levels is None else self._levels.gathered(self.state)
+
     def _evaluation(self) -> dict[str, float]:
         found = {}
         if self.test is not None:
@@ -187,7 +195,7 @@ class Run:
             samples, size = self.test or self.train, self.settings.batch_size
             indices = np.arange(min(size, len(samples)))
             batch = self.devices.put_batch(samples, indices)
-            found["energy"] = float(self._energy(self.state, batch))
+            found["energy"] = float(self._energy(self._seen, batch))
         return found
 
     def _measured(self, samples: Samples) -> dict[str, float]:
@@ -197,7 +205,7 @@ class Run:
         size *= max(1, EVALUATED // size)  # a multiple of what can be split over the devices
         for indices in pieces(samples, size):
             batch = self.devices.put_batch(samples, indices)
-            found = self._evaluate(self.state, batch)
+            found = self._evaluate(self._seen, batch)
             for name, value in jax.device_get(found).items():
                 sums[name] = sums.get(name, 0.0) + float(value) * len(indices)
         return {name: value / len(samples) for name, value in sums.items()}
@@ -248,7 +256,7 @@ class Run:
 
     def _check_finite(self) -> None:
         """Never replace a good checkpoint by one that is of no use."""
-        if self.settings.nonfinite != "allow" and not bool(_finite(self.state.learned)):
+        if self.settings.nonfinite != "allow" and not bool(_finite(self._seen.learned)):
             raise complain(
                 FloatingPointError,
                 f"The weights are not finite after update {self.step} of {self.total}, though loss "

@@ -14,10 +14,11 @@ from dendrax._api import VERTICES, check_rule
 from dendrax._errors import complain, one_of, public, warn
 from dendrax.data._arguments import expanded
 from dendrax.rules import ZIL, Rule
-from dendrax.train._devices import Devices, all_devices
+from dendrax.train._devices import Devices, all_devices, one_device
 from dendrax.train._distributed import together, wait_for_all
 from dendrax.train._engine import Moment, Run
 from dendrax.train._folder import Folder
+from dendrax.train._levels import Levels
 from dendrax.train._samples import as_samples
 from dendrax.train._settings import Settings
 from dendrax.train._task import Task, take_apart
@@ -121,17 +122,22 @@ def fit(
         one_of("vertices", vertices, VERTICES)
     samples = as_samples("data", data)
     tested = None if test is None else as_samples("test", test)
-    devices = all_devices(settings.sharding, settings.batch_size)
-    _check_chunks(settings, devices)
     learned, parts = take_apart(model)
     task = Task(parts, loss, rule, vertices, optimizer, measure, state is not None)
-    begun = devices.put(start_state(task, learned, state), devices.of_state)
+    levels = None
+    if settings.sharding == "levels":
+        levels = Levels(task, settings, learned, state, samples)
+        devices, begun = one_device(levels.first), levels.begun
+    else:
+        devices = all_devices(settings.sharding, settings.batch_size)
+        _check_chunks(settings, devices)
+        begun = devices.put(start_state(task, learned, state), devices.of_state)
     place = None if folder is None else Folder(expanded("folder", folder), settings.keep)
     known: dict[str, Any] = {}
     if place is not None:
         known = {"rule": repr(rule), "vertices": vertices, **asdict(settings), **(about or {})}
         place.check(known, resume=resume)
-    run = Run(task, settings, devices, samples, tested, place, begun, watch)
+    run = Run(task, settings, devices, samples, tested, place, begun, watch, levels)
     try:
         with together():
             if place is not None:

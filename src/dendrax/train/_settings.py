@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dendrax._errors import one_of, public
+from dendrax._errors import complain, one_of, public
 from dendrax.data._arguments import integer, seed_number
 
 NONFINITE = ("stop", "skip", "allow")
-SHARDING = ("replicated", "fsdp")
+SHARDING = ("replicated", "fsdp", "levels")
 MODES = ("min", "max")
 
 
@@ -32,7 +32,10 @@ class Settings:
       and says which vertex was the first. `"skip"`: that update is left out. `"allow"`: the
       optimizer may deal with it (`optax.apply_if_finite` does).
     - `sharding`: parameters and the optimizer's state on every device (`"replicated"`), or spread
-      over them (`"fsdp"`).
+      over them (`"fsdp"`); or the model itself by levels (`"levels"`, see `dendrax.placement`):
+      each device has its own vertices, parameters and optimizer.
+    - `micro_batches`: with `sharding="levels"`, the pieces of a batch that follow each other
+      through the devices.
     - `chunks`: compute the gradient in so many pieces of the batch, one after the other on each
       device, and add them up always in the same order: the result does then not depend on the
       number of devices, and needs less memory. To a rule that relaxes each piece is a batch of its
@@ -53,10 +56,11 @@ class Settings:
     nonfinite: str = "stop"
     sharding: str = "replicated"
     chunks: int | None = None
+    micro_batches: int = 1
 
     @public("dendrax.train.Settings")
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "keep"):
+        for name in ("epochs", "batch_size", "keep", "micro_batches"):
             object.__setattr__(self, name, integer(name, getattr(self, name)))
         for name in _OPTIONAL:
             if getattr(self, name) is not None:
@@ -65,6 +69,12 @@ class Settings:
         one_of("mode", self.mode, MODES)
         one_of("nonfinite", self.nonfinite, NONFINITE)
         one_of("sharding", self.sharding, SHARDING)
+        if self.micro_batches > 1 and self.sharding != "levels":
+            raise complain(
+                ValueError,
+                f"micro_batches={self.micro_batches} are for sharding='levels'.",
+                remedy="For less memory otherwise, use chunks.",
+            )
 
     def total(self, per_epoch: int) -> int:
         """The number of updates."""
