@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 import dendrax
 from dendrax import placement
-from dendrax.models import problem
+from dendrax.models import MLP, problem
 from tests.compare import close, same
 
 RULES = {"zil": dendrax.ZIL(), "il": dendrax.IL(num_steps=4, gamma=0.05)}
@@ -28,14 +28,25 @@ def one_device(rule, loss, args):
     return value, jax.jit(lambda pull, one: pull(one))(pullback, jnp.ones_like(value))[0]
 
 
+def problem_of(model, dtype):
+    """A small problem; the MLP is deep enough for eight devices."""
+    p = problem(model, small=True, dtype=dtype)
+    if model != "mlp":
+        return p.loss, (p.model, p.inputs, p.target)
+    x = jax.random.normal(jax.random.key(0), (8, 12), dtype)
+    deep = MLP(12, [16] * 8, p.target.shape[-1], key=jax.random.key(1))
+    target = jax.nn.one_hot(jnp.arange(8) % p.target.shape[-1], p.target.shape[-1], dtype=dtype)
+    return p.loss, (jax.tree.map(lambda leaf: leaf.astype(dtype), deep), x, target)
+
+
 def main(rule: str, model: str, dtype: str) -> None:
-    p, chosen = problem(model, small=True, dtype=dtype), RULES[rule]
-    args = p.model, p.inputs, p.target
-    expected = one_device(chosen, p.loss, args)
-    compiled = jax.jit(dendrax.value_and_grad(p.loss, rule=chosen))(*args)
+    chosen = RULES[rule]
+    loss, args = problem_of(model, dtype)
+    expected = one_device(chosen, loss, args)
+    compiled = jax.jit(dendrax.value_and_grad(loss, rule=chosen))(*args)
     found = {}
     for count in (2, 4, 8):
-        placed = placement.place(p.loss, *args, devices=count, rule=chosen)
+        placed = placement.place(loss, *args, devices=count, rule=chosen)
         result, audit = placed.value_and_grad(*args), placed.audit()
         found[count] = {
             "same": same(result, expected),
