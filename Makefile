@@ -13,11 +13,12 @@ EXTRAS_demo := paper,atari
 EXTRAS_test := test
 EXTRAS_lint := lint,paper,train,atari,nnx
 EXTRAS_bench := bench
+EXTRAS_scale := bench,paper
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo paper pictures test test-all lint ruff-check ruff-format pyright format bench bench-peers clean
+.PHONY: help demo paper pictures test test-all lint ruff-check ruff-format pyright format bench bench-peers bench-scale clean
 
 help: ## Show this list
 	@echo "usage: make TARGET [PYTHON=python3] [VENV=.venv] [ARGS='more arguments']"
@@ -56,6 +57,9 @@ bench: $(VENV)/.stamp-bench ## Run the benchmarks
 
 bench-peers: $(VENV)/.stamp-bench ## Compare inference learning with other libraries
 	$(BIN)/python -m benchmarks.peers $(ARGS)
+
+bench-scale: $(VENV)/.stamp-scale ## Train GPT-2 small by backprop and by Z-IL (10 minutes, 6 GB)
+	$(BIN)/python -m benchmarks.scale $(ARGS)
 
 pictures: $(VENV)/.stamp-test ## Make the pictures of docs/pictures.md
 	$(BIN)/python tools/make_pictures.py
