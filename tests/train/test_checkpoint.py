@@ -16,7 +16,7 @@ import optax
 import pytest
 
 from dendrax import train
-from dendrax.train import _checkpoint
+from dendrax.train import _checkpoint, _fit
 from dendrax.train._checkpoint import Checkpoints
 from dendrax.train._disk import writing
 from dendrax.train._folder import Folder
@@ -171,6 +171,32 @@ def test_a_folder_of_others_is_not_written_to(tmp_path):
         with pytest.raises(FileExistsError, match=r"not empty, and holds no run"):
             fit(tmp_path, resume=resume)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("names", [[], ["metrics.jsonl"], [".run.json.77", ".metrics.jsonl.77"]])
+def test_a_run_that_was_killed_before_it_was_written_down(tmp_path, finished, names):
+    for name in (".lock", *names):
+        (tmp_path / name).touch()
+    assert bits(fit(tmp_path, resume=True).model) == finished[1]
+
+
+def test_a_journal_without_a_run_is_not_overwritten(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n')
+    with pytest.raises(FileExistsError, match=r"not empty, and holds no run"):
+        fit(tmp_path, resume=True)
+
+
+def test_a_run_is_written_down_before_anything_else(tmp_path, finished, monkeypatch):
+    """Wherever it is killed then, it can be resumed."""
+
+    def killed(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(_fit, "_go_on", killed)
+        fit(tmp_path / "run")
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [".lock", "run.json"]
+    assert bits(fit(tmp_path / "run", resume=True).model) == finished[1]
 
 
 def test_a_file_is_no_folder(tmp_path):

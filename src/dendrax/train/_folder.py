@@ -20,6 +20,7 @@ from dendrax.train._checkpoint import FORMAT, Checkpoints
 from dendrax.train._disk import writing
 
 RECORD = "run.json"
+JOURNAL = "metrics.jsonl"
 LOCK = ".lock"
 # What may change between the parts of one run.
 FREE = ("epochs", "steps", "keep", "patience", "log_every", "checkpoint_every", "sharding")
@@ -37,7 +38,7 @@ class Folder:
     @property
     def metrics(self) -> pathlib.Path:
         """The journal."""
-        return self.path / "metrics.jsonl"
+        return self.path / JOURNAL
 
     def check(self, about: Mapping[str, Any], *, resume: bool) -> None:
         """Make sure that the folder is free, or this run's: nothing of another's is touched."""
@@ -59,7 +60,8 @@ class Folder:
                 self._check_same(known, about)
 
     def _others(self) -> bool:
-        return any(path.name != LOCK for path in self.path.iterdir())
+        """Whether there is more than a run leaves that was killed before it was written down."""
+        return any(not _is_leftover(path) for path in self.path.iterdir())
 
     def claim(self, about: Mapping[str, Any], *, resume: bool) -> None:
         """Keep every other run out of the folder, until this one closes it or dies."""
@@ -74,6 +76,8 @@ class Folder:
                 remedy="Wait for it, stop it, or choose another folder.",
             )
         self.check(about, resume=resume)  # it may have been here, and gone, in between
+        if read_about(self.path) is None:  # first of all: killed from here on, it can be resumed
+            self.record(about)
 
     def record(self, about: Mapping[str, Any]) -> None:
         """Write down what the run is."""
@@ -99,6 +103,13 @@ class Folder:
         self.best.close()
         if self._lock is not None:
             self._lock.close()
+
+
+def _is_leftover(path: pathlib.Path) -> bool:
+    name = path.name
+    if name == JOURNAL:  # a run that has learned nothing yet
+        return path.is_file() and not path.stat().st_size
+    return name == LOCK or name.startswith((f".{RECORD}.", f".{JOURNAL}."))
 
 
 def _locked(file: IO[str]) -> bool:
