@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from dendrax.train._journal import read_lines
 from dendrax.train._launch import _free_port
 from tests.train.cases import RULES
 
@@ -35,17 +36,21 @@ def result(process, timeout=300):
     return lines[0].split(maxsplit=3)[1:]
 
 
-def has_begun(folder):
-    return (folder / "metrics.jsonl").exists() and (folder / "metrics.jsonl").stat().st_size > 0
+def last_step(folder):
+    """After how many updates the last whole line was written; 0 if there is none."""
+    return max((line["step"] for line in read_lines(folder / "metrics.jsonl")), default=0)
 
 
-def wait_until_begun(process, folder, lines=0):
-    """Until it has written so many lines more than there were."""
-    end = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < end:
-        if has_begun(folder) and len((folder / "metrics.jsonl").read_text().splitlines()) > lines:
-            return
-        time.sleep(0.01)
+def wait_until_later(process, folder, step=0, timeout=120):
+    """Until it has learned beyond an update; it must not end or stand still before."""
+    end = time.monotonic() + timeout
+    while last_step(folder) <= step:
+        if process.poll() is not None:
+            pytest.fail(f"it ended with {process.returncode}: {process.communicate()[1]}")
+        if time.monotonic() > end:
+            process.kill()
+            pytest.fail(f"no update after {step}: {process.communicate()[1]}")
+        time.sleep(0.005)
 
 
 def children_of(process):
@@ -56,20 +61,27 @@ def children_of(process):
     return [int(word) for word in found.stdout.split()]
 
 
+def kill(process):
+    """Whether that was what ended it."""
+    process.kill()
+    process.communicate()
+    return process.returncode == -signal.SIGKILL
+
+
 def kill_often(name, folder, times):
-    """Kill a run at random moments and start it again, until it is done."""
+    """Kill a run while it learns, so often, and in between anywhere; then let it end."""
     moments, kills = random.Random(name), 0
-    while True:
+    while kills < times:
+        before = last_step(folder)
         process = start(name, folder, "", 0.05)
-        if kills < times:
-            if moments.random() < 0.8:  # mostly while it learns, now and then while it starts
-                wait_until_begun(process, folder)
-            time.sleep(moments.uniform(0.0, 0.6))
-            process.kill()
-            process.communicate()
-            kills += process.returncode == -signal.SIGKILL
-            continue
-        return result(process)
+        wait_until_later(process, folder, before)
+        time.sleep(moments.uniform(0.0, 0.12))
+        kills += kill(process)
+        if kills % 3 == 1:  # while it starts, reads its checkpoint or compiles, as it happens
+            process = start(name, folder, "", 1.0)  # slow, so that it cannot come to its end
+            time.sleep(moments.uniform(0.0, 5.0))
+            kill(process)
+    return result(start(name, folder))
 
 
 @pytest.mark.parametrize(
@@ -82,13 +94,22 @@ def test_killed_and_resumed_it_ends_with_the_same_bits(tmp_path, name, times):
     assert whole[0] == "finished"
 
 
+def test_waiting_for_a_run_that_ends_or_stands_still_fails(tmp_path):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    for program, words in (("raise SystemExit(3)", "ended with 3"), ("input()", "no update after")):
+        command = [sys.executable, "-c", program]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, **pipes)
+        with pytest.raises(pytest.fail.Exception, match=words):
+            wait_until_later(process, tmp_path, timeout=0.5)
+
+
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 )
 def test_a_signal_saves_and_leaves(tmp_path, number):
     folder = tmp_path / "run"
     process = start("ZIL", folder, "", 0.2)
-    wait_until_begun(process, folder)
+    wait_until_later(process, folder)
     process.send_signal(number)
     assert result(process)[0] == "interrupted"
     assert process.returncode == 130
@@ -125,7 +146,7 @@ def test_without_chunks_it_is_the_same_to_rounding(tmp_path, name):
 def test_two_processes_are_one_run_and_one_that_dies_stops_the_other(tmp_path):
     folder = tmp_path / "run"
     process = start("ZIL", folder, 8, 0.3, program=LAUNCHED)
-    wait_until_begun(process, folder, lines=3)
+    wait_until_later(process, folder, 3)
     begin = time.monotonic()
     os.kill(children_of(process)[1], signal.SIGKILL)
     _, err = process.communicate(timeout=60)
@@ -152,7 +173,7 @@ def test_without_the_launcher_the_other_finds_out_by_itself(tmp_path, number, vi
         )
         for index in range(2)
     ]
-    wait_until_begun(both[0], folder, lines=3)
+    wait_until_later(both[0], folder, 3)
     both[victim].send_signal(number)
     _, err = both[1 - victim].communicate(timeout=60)
     assert both[1 - victim].returncode == 1
@@ -168,7 +189,7 @@ def test_without_the_launcher_the_other_finds_out_by_itself(tmp_path, number, vi
 def test_one_that_hangs_stops_the_other_under_the_launcher(tmp_path, victim):
     folder = tmp_path / "run"
     process = start("ZIL", folder, 8, 0.3, program=LAUNCHED)
-    wait_until_begun(process, folder, lines=3)
+    wait_until_later(process, folder, 3)
     os.kill(children_of(process)[victim], signal.SIGSTOP)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
