@@ -112,6 +112,26 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_used(run, finis
     assert [c for _, c in sorted(contents(aside).items())] == [c for _, c in sorted(before.items())]
 
 
+def test_the_best_of_what_is_repeated_is_set_aside(run, finished):
+    """Orbax would not write an earlier one beside it."""
+    (best,) = (run / "best").iterdir()
+    before = contents(best)
+    for name in ("20", "24"):
+        shutil.rmtree(run / "last" / name)
+    assert int(best.name) > 15
+    assert bits(fit(run, resume=True).model) == finished[1]
+    assert [p.name for p in (run / "best").iterdir()] == [best.name]
+    assert sorted(contents(run / "best-later" / best.name).values()) == sorted(before.values())
+
+
+def test_a_checkpoint_older_than_the_newest_is_not_passed_over(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "last", 3)
+    checkpoints.save(5, {"a": jnp.ones(3)}, {})
+    with pytest.raises(ValueError, match=r"a checkpoint after 5 updates, so that none after 4"):
+        checkpoints.save(4, {"a": jnp.ones(3)}, {})
+    assert checkpoints.steps() == [5]
+
+
 def test_a_checkpoint_with_numbers_of_another_is_damaged(run):
     """Every file of it can be read; only the checksums tell."""
     shutil.rmtree(run / "last" / "24" / "state")

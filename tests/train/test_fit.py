@@ -343,6 +343,9 @@ def test_the_optimizer_may_deal_with_it():
         data=with_nan_at(3), optimizer=careful, settings=settings(nonfinite="allow", steps=6)
     )
     skipped = fit(data=with_nan_at(3), settings=settings(nonfinite="skip", steps=6))
+    assert (allowed.skipped, skipped.skipped) == (0, 1)
+    assert [np.isfinite(line["loss"]) for line in allowed.history] == [True, False]
+    assert [np.isfinite(line["loss"]) for line in skipped.history] == [True, True]
     for a, b in zip(*map(jax.tree.leaves, (allowed.model, skipped.model)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
@@ -364,7 +367,6 @@ def test_the_optimizer_may_deal_with_it():
         ({"settings": SETTINGS.__class__(batch_size=15)}, r"batch_size=15 cannot be split over"),
         ({"settings": SETTINGS.__class__(batch_size=1000)}, r"more than the 96 samples"),
         ({"settings": SETTINGS.__class__(batch_size=16, chunks=3)}, r"chunks=3 cannot be shared"),
-        ({"settings": settings(monitor="accuracy")}, r"monitor='accuracy' is not measured"),
         ({"state": 1.0}, r"fit: the loss returned .*, not a pair"),
         (
             {"state": 1.0, "loss": lambda params, state, x, y: (loss(params, x, y), {"a": state})},
@@ -376,7 +378,7 @@ def test_the_optimizer_may_deal_with_it():
         ),
         (
             {"test": DATA, "measure": lambda params, x, y: {"x": x}},
-            r"measure returned \{'x': \(96, 6\)\} \(shapes\), not a dictionary",
+            r"measure returned \{'x': \(16, 6\)\} \(shapes\), not a dictionary",
         ),
     ],
 )
@@ -385,6 +387,24 @@ def test_mistakes_are_named(changes, match):
         changes = {**changes, "loss": lambda params, state, x, y: loss(params, x, y)}
     with pytest.raises((TypeError, ValueError), match=match):
         fit(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({}, "loss"),
+        ({"test": DATA}, "loss, test_loss"),
+        (
+            {"test": DATA, "measure": measure, "rule": RULES["IL"]},
+            "loss, test_accuracy, test_loss, energy",
+        ),
+    ],
+)
+def test_what_is_not_measured_is_named_before_anything_is_written(tmp_path, changes, names):
+    match = rf"monitor='accuracy' is not measured.\n  Measures: {names}\."
+    with pytest.raises(ValueError, match=match):
+        fit(settings=settings(monitor="accuracy"), folder=tmp_path / "run", **changes)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from dendrax._errors import complain
-from dendrax.train._distributed import all_agree, is_of_connection
+from dendrax.train._distributed import all_agree, is_of_connection, wait_for_all
 
 FORMAT = "dendrax.train 1"
 
@@ -81,13 +81,18 @@ class Checkpoints:
         items = args.Composite(state=args.StandardSave(arrays), record=args.JsonSave(record))
         try:
             with _quiet():
-                # Orbax does not go back: if a run that was killed had found a better one later,
-                # that one stays, and this run will come to it.
-                self.manager.save(step, args=items)
+                written = self.manager.save(step, args=items)
         except Exception as problem:
             if is_of_connection(problem):
                 raise
             raise self._cannot_write(step, problem) from problem
+        if not written:  # orbax does not go back
+            raise complain(
+                ValueError,
+                f"{self.folder} holds a checkpoint after {max(self.steps(), default=0)} updates, "
+                f"so that none after {step} could be written.",
+                remedy="Nothing was overwritten. Move it elsewhere, and go on with resume.",
+            )
         return self.folder / str(step)
 
     def _cannot_write(self, step: int, problem: Exception) -> Exception:
@@ -166,18 +171,20 @@ class Checkpoints:
             remedy="Choose another folder, or resume with the settings of that run.",
         )
 
-    def set_aside(self, steps: Iterable[int]) -> list[pathlib.Path]:
-        """Rename damaged checkpoints, so that new ones can take their place."""
-        moved = []
-        for step in steps:
-            target = _unused(self.folder.with_name(f"{self.folder.name}-damaged"), str(step))
+    def set_aside(self, steps: Iterable[int], why: str = "damaged") -> list[pathlib.Path]:
+        """Rename checkpoints, so that new ones can take their place."""
+        aside = self.folder.with_name(f"{self.folder.name}-{why}")
+        moved = {step: _unused(aside, str(step)) for step in steps}
+        if not moved:
+            return []
+        wait_for_all()  # all have looked for a name before one is taken
+        for step, target in moved.items():
             if jax.process_index() == 0:
                 target.parent.mkdir(exist_ok=True)
                 (self.folder / str(step)).rename(target)
-            moved.append(target)
-        if moved:
-            self.close()  # it remembers which checkpoints there were
-        return moved
+        wait_for_all()
+        self.close()  # it remembers which checkpoints there were
+        return list(moved.values())
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -216,16 +223,17 @@ def _unflat(arrays: Mapping[str, Any], like: Any) -> Any:
 
 
 def _as_bits(leaf: Any) -> Any:
-    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+    return jax.random.key_data(leaf) if is_key(leaf) else leaf
 
 
 def _from_bits(array: Any, like: Any) -> Any:
     return (
-        jax.random.wrap_key_data(array, impl=jax.random.key_impl(like)) if _is_key(like) else array
+        jax.random.wrap_key_data(array, impl=jax.random.key_impl(like)) if is_key(like) else array
     )
 
 
-def _is_key(leaf: Any) -> bool:
+def is_key(leaf: Any) -> bool:
+    """Whether an array is one of PRNG keys."""
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from jax.experimental import multihost_utils
 from dendrax import _api
 from dendrax._errors import complain
 from dendrax._relax import Relaxation
-from dendrax.train._checkpoint import Found
+from dendrax.train._checkpoint import Found, is_key
 from dendrax.train._devices import Devices
 from dendrax.train._diagnose import first_nonfinite
 from dendrax.train._feed import Feed
@@ -95,9 +95,29 @@ class Run:
         self._energy = jax.jit(self._energy_of) if _relaxes(task) else None
         self._waiting: deque[tuple[int, Numbers]] = deque()
         self._asked, self._saved = False, 0
-        # Looked up once, and not when it is needed: processes might then see different things.
-        self._known_best = set(folder.best.steps()) if folder is not None else set()
         self._clock = _Clock()
+
+    def check_measures(self) -> None:
+        """Raise unless there will be what is to be monitored; nothing is computed."""
+        names, monitor = ["loss"], self.settings.monitor
+        if self.test is not None:
+            names += [f"test_{name}" for name in self._measures_of(self.test)]
+        if self._energy is not None:
+            names.append("energy")
+        if monitor is not None and monitor not in names:
+            raise complain(
+                ValueError,
+                f"monitor={monitor!r} is not measured.",
+                remedy=f"Measures: {', '.join(names)}.",
+            )
+
+    def _measures_of(self, samples: Samples) -> Iterable[str]:
+        one, count = samples[np.arange(1)], min(self.settings.batch_size, len(samples))
+        batch = jax.tree.map(lambda leaf: _shaped((count, *np.shape(leaf)[1:]), leaf), one)
+        learned, kept = jax.tree.map(
+            lambda leaf: _shaped(leaf.shape, leaf), (self.state.learned, self.state.kept)
+        )
+        return jax.eval_shape(self.task.evaluate, learned, kept, batch, key_of(self.settings, 0))
 
     def go_on_from(self, found: Found) -> None:
         """Continue where a checkpoint stopped."""
@@ -155,10 +175,12 @@ class Run:
             step, numbers = self._waiting.popleft()
             numbers = Numbers(*jax.device_get(tuple(numbers)))
             self._asked |= bool(numbers.stop)
-            if not numbers.fine:
-                self._lost(step, float(numbers.loss))
-            else:
+            if numbers.fine or self.settings.nonfinite == "allow":
                 self.progress.losses.append(float(numbers.loss))
+            elif self.settings.nonfinite == "skip":
+                self.progress.skipped += 1
+            else:
+                self._lost(step, float(numbers.loss))
             self._show(step + 1, float(numbers.loss))
 
     def _show(self, step: int, loss: float) -> None:
@@ -188,50 +210,45 @@ class Run:
         return self.state if self._levels is None else self._levels.gathered(self.state)
 
     def _evaluation(self) -> dict[str, float]:
-        found = {}
+        found, seen = {}, self._seen
         if self.test is not None:
-            found = {f"test_{name}": value for name, value in self._measured(self.test).items()}
+            measured = self._measured(self.test, seen)
+            found = {f"test_{name}": value for name, value in measured.items()}
         if self._energy is not None:
             samples, size = self.test or self.train, self.settings.batch_size
             indices = np.arange(min(size, len(samples)))
             batch = self.devices.put_batch(samples, indices)
-            found["energy"] = float(self._energy(self._seen, batch))
+            found["energy"] = float(self._energy(seen, batch))
         return found
 
-    def _measured(self, samples: Samples) -> dict[str, float]:
+    def _measured(self, samples: Samples, seen: State) -> dict[str, float]:
         """The mean of each measure over all samples."""
         sums: dict[str, float] = {}
         size = self.settings.batch_size
         size *= max(1, EVALUATED // size)  # a multiple of what can be split over the devices
         for indices in pieces(samples, size):
             batch = self.devices.put_batch(samples, indices)
-            found = self._evaluate(self._seen, batch)
+            found = self._evaluate(seen, batch)
             for name, value in jax.device_get(found).items():
                 sums[name] = sums.get(name, 0.0) + float(value) * len(indices)
         return {name: value / len(samples) for name, value in sums.items()}
 
+    def _loss_at(self, step: int) -> Callable[..., Any]:
+        """The loss of an update, a scalar."""
+        key = key_of(self.settings, step)
+        return lambda model, kept, batch: self.task.whole_loss(model, kept, batch, key)[0]
+
     def _energy_of(self, state: State, batch: Any) -> Any:
         """The energy after inference."""
-        rule, key = self.task.rule, key_of(self.settings, 0)
-
-        def loss(model: Any, kept: Any, batch: Any) -> Any:
-            return self.task.whole_loss(model, kept, batch, key)[0]
-
+        rule, loss = self.task.rule, self._loss_at(0)
         arguments = (state.learned, state.kept, batch)
         graph = _api.trace(loss, *arguments, vertices=self.task.vertices or rule.vertices)
         return _api.run(graph, rule, *arguments, record="energy").energy[-1]
 
     def _judge(self, line: Mapping[str, Any]) -> None:
         """Keep the best."""
-        monitor = self.settings.monitor or ("test_loss" if "test_loss" in line else "loss")
-        if monitor not in line:
-            measures = ", ".join(name for name in line if name not in ("step", "epoch"))
-            raise complain(
-                ValueError,
-                f"monitor={monitor!r} is not measured.",
-                remedy=f"Measures: {measures}.",
-            )
-        value = float(line[monitor])
+        usual = "test_loss" if "test_loss" in line else "loss"
+        value = float(line[self.settings.monitor or usual])
         better = value < _or(self.progress.best, math.inf)
         if self.settings.mode == "max":
             better = value > _or(self.progress.best, -math.inf)
@@ -239,8 +256,7 @@ class Run:
             self.progress.since += 1
             return
         self.progress.best, self.progress.best_step, self.progress.since = value, self.step, 0
-        # A run that was killed may have written this one before.
-        if self.folder is not None and self.step not in self._known_best:
+        if self.folder is not None:
             self._check_finite()
             self.folder.best.save(self.step, self.state, vars(self.progress))
 
@@ -265,9 +281,6 @@ class Run:
             )
 
     def _lost(self, step: int, loss: float) -> None:
-        if self.settings.nonfinite != "stop":
-            self.progress.skipped += 1
-            return
         what = "The gradient" if math.isfinite(loss) else "The loss"
         raise complain(
             FloatingPointError,
@@ -285,15 +298,9 @@ class Run:
     def _first_lost(self, step: int) -> str:
         """Which vertex it was, found on the host from the state that led there."""
         indices = chosen(self.train, self.settings.batch_size, self.settings.seed, step)
-        key = key_of(self.settings, step)
-        state = jax.tree.map(_whole, self.state)
-
-        def loss(model: Any, kept: Any, batch: Any) -> Any:
-            return self.task.whole_loss(model, kept, batch, key)[0]
-
-        batch = self.train[indices]
+        state, batch = jax.tree.map(_whole, self.state), self.train[indices]
         return first_nonfinite(
-            loss,
+            self._loss_at(step),
             state.learned,
             state.kept,
             batch,
@@ -320,6 +327,10 @@ def _finite(learned: Any) -> Any:
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(learned)]))
 
 
+def _shaped(shape: tuple[int, ...], like: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(like.dtype, True))
+
+
 def _flags(devices: Devices, stop: bool) -> Any:
     """A flag for each device, set by the process that it belongs to."""
 
@@ -332,12 +343,8 @@ def _flags(devices: Devices, stop: bool) -> Any:
 def _whole(array: Any) -> Any:
     """An array on this process alone, wherever it was."""
     if array.is_fully_addressable or array.is_fully_replicated:
-        return jax.device_put(np.asarray(array)) if not _is_key(array) else array
+        return jax.device_put(np.asarray(array)) if not is_key(array) else array
     return jnp.asarray(multihost_utils.process_allgather(array, tiled=True))
-
-
-def _is_key(array: Any) -> bool:
-    return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
 
 
 class _Clock:

@@ -138,6 +138,7 @@ def fit(
         known = {"rule": repr(rule), "vertices": vertices, **asdict(settings), **(about or {})}
         place.check(known, resume=resume)
     run = Run(task, settings, devices, samples, tested, place, begun, watch, levels)
+    run.check_measures()
     try:
         with together():
             if place is not None:
@@ -183,6 +184,9 @@ def _go_on(run: Run, folder: Folder, begun: State) -> None:
         assert found is not None
         good = folder.last.folder / str(found.step)
         warn(f"{problem} It was set aside as {aside}; going on from {good}.")
+    # The run will come to these again, perhaps with other numbers.
+    step = 0 if found is None else found.step
+    folder.best.set_aside([later for later in folder.best.steps() if later > step], "later")
     if found is not None:
         run.go_on_from(found)
     else:

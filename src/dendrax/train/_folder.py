@@ -4,6 +4,7 @@
 - ``metrics.jsonl``: a line for every point of the curve.
 - ``last/``, ``best/``: checkpoints, by the number of updates.
 - ``last-damaged/``: checkpoints that could not be read, set aside.
+- ``best-later/``: those from after the point from which a killed run went on, set aside.
 - ``.lock``: an empty file, locked while a run is at work.
 """
 
