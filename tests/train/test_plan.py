@@ -61,6 +61,21 @@ def test_what_the_caller_says_counts_more(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("said", "total"),
+    [
+        ({}, 30),
+        ({"epochs": 2}, 20),
+        ({"steps": 7}, 7),
+        ({"epochs": 2, "steps": 7}, 7),
+        ({"seed": 1}, 30),
+    ],
+)
+def test_epochs_of_the_caller_replace_the_steps_of_the_file(tmp_path, said, total):
+    path = file(tmp_path, "[train]\nepochs = 1\nsteps = 30")
+    assert train.plan(path, train=said).settings.total(per_epoch=10) == total
+
+
+@pytest.mark.parametrize(
     ("model", "data"),
     [
         ("mlp", "fashion_mnist"),

@@ -121,7 +121,9 @@ def plan(source: str | os.PathLike[str] | Mapping[str, Any] | None = None, **mor
     """
     written = {**_read(source), **{name: value for name, value in more.items() if name != "train"}}
     check_keys("the plan", [*written, *more], SECTIONS)
-    train = {**_table("train", written.get("train", {})), **_table("train", more.get("train", {}))}
+    train = _newer(
+        _table("train", written.get("train", {})), _table("train", more.get("train", {}))
+    )
     names = [entry.name for entry in dataclasses.fields(Settings)]
     check_keys("[train]", train, names)
     chosen = {**USUAL, **{name: value for name, value in written.items() if name in NAMED}}
@@ -131,6 +133,12 @@ def plan(source: str | os.PathLike[str] | Mapping[str, Any] | None = None, **mor
     )
     find_rule(made.rule)  # a rule that does not exist is found before the data are read
     return made
+
+
+def _newer(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, of which the new counts more. Epochs and steps say the same in two ways."""
+    kept = {name: value for name, value in old.items() if name != "steps" or "epochs" not in new}
+    return {**kept, **new}
 
 
 def plan_of_run(folder: str | os.PathLike[str]) -> dict[str, Any]:
