@@ -7,6 +7,7 @@ from dendrax.train._engine import Moment as Moment
 from dendrax.train._fit import Fitted as Fitted
 from dendrax.train._fit import fit as fit
 from dendrax.train._launch import launch as launch
+from dendrax.train._load import load as load
 from dendrax.train._plan import Plan as Plan
 from dendrax.train._plan import plan as plan
 from dendrax.train._plots import curves as curves

@@ -106,31 +106,41 @@ class Checkpoints:
             remedy=f"Nothing was overwritten: {last} is whole. Make room, and go on with resume.",
         )
 
-    def load(self, like: Any) -> tuple[Found | None, dict[int, str]]:
+    def load(self, like: Any, only: tuple[str, ...] = ("",)) -> tuple[Found | None, dict[int, str]]:
         """The newest good checkpoint, and what is wrong with those that are newer.
 
-        ``like`` is a state with the types, shapes and places that are wanted.
+        ``like`` is a state with the types, shapes and places that are wanted; ``only``, how the
+        paths of its arrays begin, if it is only a part of what was written.
         """
         problems = {}
         for step in self.steps():
             try:
-                return self._read(step, like), problems
+                return self._read(step, like, only), problems
             except Damaged as problem:
                 problems[step] = f"{self.folder / str(step)} is damaged: {problem}"
         return None, problems
 
-    def _read(self, step: int, like: Any) -> Found:
+    def _read(self, step: int, like: Any, only: tuple[str, ...]) -> Found:
         record = self._record(step)
-        self._check_fits(step, record, like)
-        wanted = jax.tree.map(
-            lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding), _flat(like)
-        )
-        arrays = self._restore(step, "state", self._ocp.args.StandardRestore(wanted))
+        part = [n for n, (path, _) in enumerate(record["arrays"]) if path.startswith(only)]
+        self._check_fits(step, [record["arrays"][n] for n in part], like)
+        wanted = {
+            str(n): jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding)
+            for n, a in zip(part, _flat(like).values(), strict=True)
+        }
+        whole = len(part) == len(record["arrays"])
+        args = self._ocp.args.StandardRestore(wanted) if whole else self._partial(wanted)
+        arrays = self._restore(step, "state", args)
         found = _checksums(arrays)
-        wrong = [name for name, sum_ in record["checksums"].items() if found.get(name) != sum_]
+        wrong = [n for n in part if found[str(n)] != record["checksums"].get(str(n))]
         if wrong:
-            raise Damaged(f"the checksum of {record['arrays'][int(wrong[0])][0]} differs.")
-        return Found(step, _unflat(arrays, like), record["progress"])
+            raise Damaged(f"the checksum of {record['arrays'][wrong[0]][0]} differs.")
+        return Found(step, _unflat([arrays[n] for n in wanted], like), record["progress"])
+
+    def _partial(self, wanted: Any) -> Any:
+        ocp = self._ocp
+        how = ocp.checkpoint_utils.construct_restore_args(wanted)
+        return ocp.args.PyTreeRestore(wanted, restore_args=how, partial_restore=True)
 
     def _record(self, step: int) -> dict[str, Any]:
         record = self._restore(step, "record", self._ocp.args.JsonRestore())
@@ -158,8 +168,8 @@ class Checkpoints:
             raise Damaged(f"its {item} cannot be read {why}.") from problem
         return found
 
-    def _check_fits(self, step: int, record: Mapping[str, Any], like: Any) -> None:
-        there, wanted = record["arrays"], _described(like)
+    def _check_fits(self, step: int, there: list[list[str]], like: Any) -> None:
+        wanted = _described(like)
         if there == wanted:
             return
         pairs = zip(there, wanted, strict=False)
@@ -216,10 +226,9 @@ def _flat(state: Any) -> dict[str, Any]:
     return {str(n): _as_bits(leaf) for n, leaf in enumerate(jax.tree.leaves(state))}
 
 
-def _unflat(arrays: Mapping[str, Any], like: Any) -> Any:
+def _unflat(arrays: list[Any], like: Any) -> Any:
     leaves, tree = jax.tree.flatten(like)
-    found = [_from_bits(arrays[str(n)], leaf) for n, leaf in enumerate(leaves)]
-    return jax.tree.unflatten(tree, found)
+    return jax.tree.unflatten(tree, map(_from_bits, arrays, leaves))
 
 
 def _as_bits(leaf: Any) -> Any:

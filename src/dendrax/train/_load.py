@@ -1,0 +1,71 @@
+"""`load`: a model out of the checkpoints of a run."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dendrax._errors import complain, one_of, public, warn
+from dendrax.data._arguments import expanded
+from dendrax.train._checkpoint import Checkpoints
+from dendrax.train._task import take_apart
+from dendrax.train._update import State
+
+WHICH = ("best", "last")
+
+
+@public("dendrax.train.load")
+def load(
+    folder: str | os.PathLike[str], model: Any, *, state: Any = None, which: str = "best"
+) -> Any:
+    """The model that a run has learned.
+
+    **Arguments:**
+
+    - `folder`: of the run.
+    - `model`: one of the same structure, as it was given to `dendrax.train.fit`; its numbers do not
+      matter.
+    - `state`: if the run had one, a state of the same structure.
+    - `which`: `"best"`, after the best evaluation, or `"last"`, the newest.
+
+    **Returns:** the model; with a `state`, the pair of model and state.
+
+    !!! example
+
+        ```python
+        import jax.numpy as jnp, numpy as np, optax
+        from dendrax import train
+
+        x = np.ones((64, 3), "float32")
+        loss = lambda w, x: jnp.mean((x @ w - 1) ** 2)
+        train.fit(jnp.zeros(3), loss, (x,), optimizer=optax.sgd(0.1), folder="runs/line")
+        w = train.load("runs/line", jnp.zeros(3))
+        ```
+    """
+    one_of("which", which, WHICH)
+    checkpoints = Checkpoints(expanded("folder", folder) / which, keep=1)
+    learned, parts = take_apart(model)
+    like = State(jax.tree.map(jnp.asarray, learned), jax.tree.map(jnp.asarray, state), None, None)
+    only = (".learned",) if state is None else (".learned", ".kept")
+    if not checkpoints.steps():
+        raise complain(
+            FileNotFoundError,
+            f"there is no checkpoint in {checkpoints.folder}.",
+            remedy="Name the folder of a run; it has a best checkpoint from its first evaluation "
+            "on.",
+        )
+    try:
+        found, problems = checkpoints.load(like, only)
+    finally:
+        checkpoints.close()
+    if found is None:
+        raise complain(
+            ValueError, "no checkpoint can be read.\n  " + "\n  ".join(problems.values())
+        )
+    for problem in problems.values():
+        warn(f"{problem} Took {checkpoints.folder / str(found.step)} instead.")
+    joined = parts.join(found.state.learned)
+    return joined if state is None else (joined, found.state.kept)
