@@ -1,7 +1,9 @@
 """Training: the bits of a loop written by hand, and all that a run does beside it."""
 
+import contextlib
 import dataclasses
 import functools
+import io
 
 import equinox as eqx
 import jax
@@ -9,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import rich.console
 
 import dendrax
 from dendrax import BP, ZIL, train
@@ -274,6 +277,26 @@ def test_spread_parameters_lie_on_several_devices():
     wide = found.model[0]["w"]
     assert wide.shape == (6, 512)
     assert {shard.data.shape for shard in wide.addressable_shards} == {(6, 256)}
+
+
+@pytest.mark.parametrize("entered", [False, True])
+def test_a_bar_shows_how_far_the_run_is(entered):
+    text = io.StringIO()
+    console = rich.console.Console(file=text, force_terminal=True, width=200)
+    bar = train.bar(console)
+    with bar if entered else contextlib.nullcontext():
+        fit(test=samples(20, seed=1), measure=measure, watch=bar, settings=settings(steps=6))
+    last = text.getvalue().split("\r")[-1]
+    assert "epoch 1.0" in last and "6/6" in last and "loss" in last and "accuracy" in last
+    assert text.getvalue().endswith("\x1b[?25h")  # the cursor is back
+
+
+def test_a_bar_leaves_with_a_run_that_fails():
+    text = io.StringIO()
+    console = rich.console.Console(file=text, force_terminal=True, width=200)
+    with pytest.raises(FloatingPointError):
+        fit(data=with_nan_at(1), watch=train.bar(console), settings=settings(steps=6))
+    assert text.getvalue().endswith("\x1b[?25h")
 
 
 # ---- numbers that are lost -----------------------------------------------------------------------

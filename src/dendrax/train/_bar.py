@@ -14,15 +14,15 @@ def bar(console: Any = None) -> Bar:
 
     **Arguments:** `console`: of rich; by default the standard error stream.
 
-    **Returns:** a context manager; what it gives is a `watch` for `dendrax.train.fit`.
+    **Returns:** a `watch` for `dendrax.train.fit`, which shows it while it is at work. It is a
+    context manager, too: entered, it stays for several runs.
 
     !!! example
 
         ```python
         from dendrax import train
 
-        with train.bar() as watch:
-            train.plan(model="mlp", train={"steps": 100}).fit(watch=watch)
+        train.plan(model="mlp", train={"steps": 100}).fit(watch=train.bar())
         ```
     """
     return Bar(console)
@@ -47,10 +47,13 @@ class Bar:
             progress.TimeRemainingColumn(),
             console=console or consoles.Console(stderr=True),
         )
+        self._entered = 0
         self._task = self._progress.add_task("", total=None, epoch=0.0, numbers="compiling")
 
     def __enter__(self) -> Bar:
-        self._progress.start()
+        if not self._entered:
+            self._progress.start()
+        self._entered += 1
         return self
 
     def __call__(self, moment: Moment) -> None:
@@ -68,7 +71,9 @@ class Bar:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._progress.stop()
+        self._entered -= 1
+        if not self._entered:
+            self._progress.stop()
 
 
 def told(moment: Moment) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from dendrax._api import VERTICES, check_rule
 from dendrax._errors import complain, one_of, public, warn
 from dendrax.data._arguments import expanded
 from dendrax.rules import ZIL, Rule
+from dendrax.train._bar import Bar
 from dendrax.train._devices import Devices, all_devices, one_device
 from dendrax.train._distributed import together, wait_for_all
 from dendrax.train._engine import Moment, Run
@@ -150,7 +152,8 @@ def fit(
                 wait_for_all()
                 if jax.process_index() == 0:
                     place.record(known)
-            reason = run.learn()
+            with watch if isinstance(watch, Bar) and run.is_writer else nullcontext():
+                reason = run.learn()
     finally:
         if place is not None:
             place.close()
