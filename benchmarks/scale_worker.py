@@ -32,7 +32,7 @@ def train(setup: Setup, contestant: str, say: Callable[[str], None]) -> Report:
     """Train for a few updates: every loss, checksums of what was learned, time and memory."""
     optimizer = _optimizer(setup)
     say("drawing the first weights")
-    weights = jax.jit(functools.partial(gpt2.initial, setup.sizes))(jax.random.key(setup.seed))
+    weights = jax.jit(gpt2.initial, static_argnums=0)(setup.sizes, jax.random.key(setup.seed))
     state = optimizer.init(weights)
     batches = _batches(setup, say)
     say("compiling")
