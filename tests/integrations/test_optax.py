@@ -61,7 +61,7 @@ def training(optimizer, batches=None, loss_fn=loss_fn, start=start):
     return trained
 
 
-FAST = {"clipped", "apply_if_finite"}
+FAST = {"clipped"}
 NAMES = [
     pytest.param(name, marks=[pytest.mark.slow] * (name not in FAST))
     for name in OPTIMIZERS
@@ -106,5 +106,6 @@ def test_updates_that_are_not_finite_are_left_out():
         assert state.total_notfinite == 1 and same(optax.apply_updates(params, updates), params)
 
 
+@pytest.mark.slow
 def test_inference_learning():
     check_learns(training(OPTIMIZERS["clipped"]))

@@ -87,7 +87,7 @@ TRAININGS = {
 }
 
 
-SLOW = {"stax resnet"}
+SLOW = {"stax classifier", "stax resnet"}
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in TRAININGS]
 
 
