@@ -50,7 +50,7 @@ def main(rule: str, model: str, dtype: str) -> None:
         result, audit = placed.value_and_grad(*args), placed.audit()
         found[count] = {
             "same": same(result, expected),
-            "close": close(result, compiled, ulps=1e6 if rule == "il" else 1e4),
+            "close": close(result, compiled, ulps=100 if dtype == "float32" else 1e4),
             "local": audit.local,
             "counted": audit.links == placed.links,
             "links": [(link.source, link.target) for link in placed.links],

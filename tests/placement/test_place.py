@@ -58,6 +58,34 @@ def test_training_equals_training_on_one_device(rule, optimizer):
     assert jax.tree.structure(placed.params(learner)) == jax.tree.structure(params)
 
 
+def test_a_learner_of_another_placement():
+    args, few = _args(), _args(layers=2)
+    learner = placement.place(_loss, *few, devices=2).init(optax.sgd(0.1), few[0])
+    placed = placement.place(_loss, *args, devices=2)
+    with pytest.raises(TypeError, match=r"not one of this placement.\n  Make it by init"):
+        placed.update(learner, *args[1:])
+
+
+def test_gradients_can_be_watched():
+    args = _args()
+    placed = placement.place(_loss, *args, devices=_blocks(4))
+    seen = {}
+    placed.update(placed.init(optax.sgd(0.1), args[0]), *args[1:], watch=seen.__setitem__)
+    assert list(seen) == [3, 2, 1, 0]
+    _, gradient = placed.value_and_grad(*args)
+    assert all(same(seen[b][f"w[{b}]"], gradient[b]) for b in range(4))
+
+
+def test_what_micro_batches_make_of_aux():
+    def loss(w, x):
+        return jnp.mean(jnp.tanh(x @ w)), {"mean": jnp.mean(x, 0), "count": jnp.asarray(3)}
+
+    args = jnp.eye(3), jnp.arange(12.0).reshape(4, 3)
+    placed = placement.place(loss, *args, devices=_blocks(2), has_aux=True, micro_batches=2)
+    (_, aux), _ = placed.value_and_grad(*args)
+    assert close(aux["mean"], jnp.mean(args[1], 0)) and int(aux["count"]) == 3
+
+
 def test_every_array_is_on_its_device():
     args = _args()
     placed = placement.place(_loss, *args, devices=_blocks(4))
@@ -68,7 +96,7 @@ def test_every_array_is_on_its_device():
     for b, device in enumerate(placed.devices):
         assert placed.parameters[b] == (f"w[{b}]",)
         assert gradient[b].devices() == {device}
-        arrays = jax.tree.leaves((learner.parameters[b], learner.optimizer[b]))
+        arrays = jax.tree.leaves((learner.parameters[b], learner.states[b]))
         assert all(array.devices() == {device} for array in arrays)
 
 
@@ -141,7 +169,7 @@ def test_new_arguments_must_fit():
         placed.value_and_grad(args[0], args[1][:6], args[2])
     with pytest.raises(TypeError, match=r"argument 0 was .* and now is"):
         placed.value_and_grad(args[0][:2], *args[1:])
-    with pytest.raises(TypeError, match="takes 3 arguments of the function, got 2"):
+    with pytest.raises(TypeError, match=r"takes 3 arguments of the function \(\[0, 1, 2\].*got 2"):
         placed.value_and_grad(*args[:2])
     with pytest.raises(TypeError, match="cannot be traced"):
         jax.jit(placed.value_and_grad)(*args)
@@ -229,6 +257,21 @@ def test_the_audit_finds_who_sends_past_a_neighbour(monkeypatch):
         placed.value_and_grad(*_args())
 
 
+def test_the_audit_finds_who_sends_what_it_does_not_have(monkeypatch):
+    from dendrax.placement import _relaxation, _wave
+
+    def steal(partition, wires, b, errors, traveller):
+        if b == 2:  # hands on what it has as if it came from device 1
+            errors = {p: wires.send(e, 1, 0, "error") for p, e in errors.items()}
+        return _wave.hand_down(partition, wires, b, errors, traveller)
+
+    args = _args()
+    placed = placement.place(_loss, *args, devices=_blocks(4), rule=dendrax.IL(num_steps=1))
+    assert placed.audit().local
+    monkeypatch.setattr(_relaxation, "hand_down", steal)
+    assert "device 1 sends what is on device 2." in placed.audit().offenders
+
+
 # ---- wrong input ---------------------------------------------------------------------------------
 
 
@@ -259,9 +302,11 @@ def test_errors():
         place(_loss, *args, devices=2, cuts=(99,))
     with pytest.raises(TypeError, match=r"placement.place: the gradient is only defined for"):
         place(lambda w, x: x @ w[0], args[0], args[1], devices=2)
-    with pytest.raises(ValueError, match=r"0 levels, which cannot be placed on 2 devices"):
+    with pytest.raises(TypeError, match=r"cuts=\[1.5\] are not a list of levels"):
+        place(_loss, *args, devices=2, cuts=[1.5])
+    with pytest.raises(ValueError, match=r"no parameter goes into .*nothing to place.\n  argnums"):
         place(lambda w, x: jnp.sum(x), args[0], args[1], devices=2)
-    with pytest.raises(TypeError, match=r"Placed.init: optimizer is int"):
+    with pytest.raises(TypeError, match=r"dendrax.placement.Placed.init: optimizer is int"):
         place(_loss, *args, devices=2).init(3, args[0])
 
 

@@ -107,19 +107,50 @@ def test_micro_batches_share_one_energy(batch, pieces):
     assert close(placed.value_and_grad(p.model, x, y), expected, ulps=2e5)
 
 
+def _chain(w, x):
+    return jnp.sum(jnp.tanh(jnp.tanh(x @ w[0]) @ w[1]) @ w[2])
+
+
+CHAIN = [jnp.ones((3, 3))] * 3, jnp.ones((2, 3))
+
+
 def test_only_what_moves_is_sent_again():
-    """The first layer's prediction is clamped: it is sent once, not in every step."""
-
-    def loss(w, x):
-        return jnp.sum(jnp.tanh(jnp.tanh(x @ w[0]) @ w[1]) @ w[2])
-
-    args = [jnp.ones((3, 3))] * 3, jnp.ones((2, 3))
-    counts = []
+    """The first layer's prediction is clamped: it is sent once. Value nodes are in every step."""
+    links = {}
     for steps in (1, 5):
-        placed = placement.place(loss, *args, devices=_blocks(3), rule=IL(num_steps=steps))
-        placed.value_and_grad(*args)
-        counts.append({(k.source, k.target): k.values for k in placed.links})
-    assert all(counts[1][link] - counts[0][link] in (0, 4) for link in counts[0])
+        placed = placement.place(_chain, *CHAIN, devices=_blocks(2), rule=IL(num_steps=steps))
+        top = placed.levels[0][0]
+        placed = placement.place(
+            _chain, *CHAIN, devices=_blocks(3), rule=IL(num_steps=steps), cuts=(top, top - 1)
+        )
+        placed.value_and_grad(*CHAIN)
+        links[steps] = {(link.source, link.target): link.values for link in placed.links}
+    assert links[5][0, 1] - links[1][0, 1] in (0, 4)
+    assert links[5][1, 2] - links[1][1, 2] == 4
+
+
+def test_devices_do_not_wait_for_each_other_between_value_nodes():
+    """A block's messages are made of the step before: none waits for those of the block behind."""
+    placed = placement.place(_chain, *CHAIN, devices=_blocks(3), rule=IL(num_steps=2))
+    sweeps = [stage.relaxing for stage in placed._runner.stages]
+    assert all(sweep.told for sweep in sweeps[:-1])
+    assert not any(sweep.passing for sweep in sweeps)
+    loss, args = _args("fc_resnet")  # here the stream does pass through
+    placed = placement.place(loss, *args, devices=_blocks(3), rule=IL(num_steps=2))
+    assert any(stage.relaxing.passing for stage in placed._runner.stages)
+
+
+def test_micro_batches_cannot_share_a_value_node():
+    def loss(w, x):
+        return jnp.mean(jnp.tanh(x @ jnp.tanh(w["a"] @ w["b"])) ** 2)
+
+    args = {"a": jnp.eye(3), "b": jnp.eye(3)}, jnp.ones((8, 3))
+    rule = IL(num_steps=2, batch=8)
+    with pytest.raises(ValueError, match=r"(?s)made of parameters alone.*micro_batches=1"):
+        placement.place(loss, *args, devices=_blocks(2), rule=rule, micro_batches=2)
+    placed = placement.place(loss, *args, devices=_blocks(2), rule=rule)
+    expected = jax.jit(dendrax.value_and_grad(loss, rule=rule))(*args)
+    assert close(placed.value_and_grad(*args), expected)
 
 
 def test_learning_goes_from_the_output_down():

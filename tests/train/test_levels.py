@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from dendrax import FixedPrediction, train
-from tests.train.cases import RULES, bits, logits, measure, samples
+from tests.train.cases import RULES, bits, logits, loss, measure, samples
 from tests.train.test_fit import fit, settings, with_nan_at
 
 LEVELS = settings(sharding="levels")
@@ -19,8 +19,6 @@ def test_it_learns_as_one_device_does(name):
     several, whole = fit(rule=RULES[name], settings=LEVELS), fit(rule=RULES[name])
     pairs = zip(several.history, whole.history, strict=True)
     assert all(abs(a["loss"] - b["loss"]) < 1e-5 for a, b in pairs)
-    homes = {device for leaf in jax.tree.leaves(several.model) for device in leaf.devices()}
-    assert len(homes) == 2
 
 
 def test_micro_batches_learn_the_same():
@@ -71,6 +69,46 @@ def test_an_update_that_is_not_finite_can_be_skipped():
     found = fit(data=with_nan_at(3), settings=chosen)
     assert found.skipped == 1
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found.model))
+
+
+@pytest.mark.parametrize("nonfinite", ["stop", "skip"])
+def test_a_gradient_that_is_not_finite(nonfinite):
+    """The optimizer may hide it: lion takes signs only."""
+
+    def own_loss(params, x, y):
+        return loss(params, x, y) + jnp.sqrt(jnp.sum((params[0]["b"] * 0) ** 2))
+
+    chosen = settings(sharding="levels", nonfinite=nonfinite, steps=3)
+    if nonfinite == "skip":
+        found = fit(loss=own_loss, optimizer=optax.lion(0.1), settings=chosen)
+        assert found.skipped == 3
+        return
+    with pytest.raises(FloatingPointError, match="The gradient is not finite at update 1"):
+        fit(loss=own_loss, optimizer=optax.lion(0.1), settings=chosen)
+
+
+def test_a_step_that_is_too_large(tmp_path):
+    with pytest.raises(FloatingPointError, match=r"weights are not finite after update"):
+        fit(
+            optimizer=optax.sgd(float("inf")),
+            settings=settings(sharding="levels", checkpoint_every=1),
+            folder=tmp_path / "run",
+        )
+
+
+def test_micro_batches_have_keys_of_their_own():
+    def own_loss(params, x, y, *, key):
+        return loss(params, x, y) + jax.random.normal(key, ())
+
+    def noise(pieces):
+        chosen = settings(sharding="levels", micro_batches=pieces, steps=1, log_every=1)
+        return fit(loss=own_loss, settings=chosen).history[0]["loss"]
+
+    first = fit(settings=settings(sharding="levels", steps=1, log_every=1)).history[0]["loss"]
+    key = jax.random.fold_in(jax.random.key(7), 0)
+    assert abs(noise(1) - first - float(jax.random.normal(key, ()))) < 1e-5
+    both = jnp.mean(jnp.stack([jax.random.normal(k, ()) for k in jax.random.split(key)]))
+    assert abs(noise(2) - first - float(both)) < 1e-5
 
 
 def test_the_optimizer_may_deal_with_it():

@@ -1,4 +1,4 @@
-"""Is a placement local? From the data flow of a whole update, traced by JAX.
+"""Is a placement local? From the data flow of an update up to its gradients, traced by JAX.
 
 Every array of the update is on some device: parameters where they live, data where they were given,
 results where their operands are. An array changes places only by being sent. So we trace an update
@@ -9,7 +9,6 @@ that is read where it does not live, and an array sent past a neighbour are name
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +18,8 @@ import jax
 from dendrax import _compat
 from dendrax._network import Values
 from dendrax.placement._blocks import Partition
-from dendrax.placement._wires import Link, Wires
+from dendrax.placement._wave import Runner
+from dendrax.placement._wires import Link, What, Wires, size_in_bytes
 
 _MARK = "dendrax_send"
 
@@ -60,7 +60,7 @@ class PlacementAudit:
 class _MarkedWires(Wires):
     """Sending as a mark in the trace; whether it is between neighbours is seen later."""
 
-    def send(self, value: Any, source: int, target: int, what: Any) -> Any:
+    def send(self, value: Any, source: int, target: int, what: What) -> Any:
         def dendrax_send(value: Any) -> Any:
             return value
 
@@ -68,7 +68,7 @@ class _MarkedWires(Wires):
         return jax.jit(dendrax_send)(value)
 
 
-def audit_run(partition: Partition, runner: Any, micro_batches: int) -> PlacementAudit:
+def audit_run(partition: Partition, runner: Runner, micro_batches: int) -> PlacementAudit:
     """Trace an update and follow every array."""
     names = [
         {port: partition.graph[port.vertex].name for port in partition.parameters(b)}
@@ -146,7 +146,7 @@ class _Follower:
         if abs(here - there) != 1:
             self._accuse(f"device {here} sends to device {there}, which is not its neighbour.")
         link = self.links.setdefault((here, there), Link(here, there))
-        link.add("value" if what == "value" else "error", _size(var.aval))
+        link.add("value" if what == "value" else "error", size_in_bytes(var.aval))
         self.place[result] = there
         if var in self.parameter:
             self.parameter[result] = self.parameter[var]
@@ -180,7 +180,3 @@ def _read(eqn: Any) -> list[Any]:
     for mask in _compat.dependencies(_compat.called_jaxpr(eqn)):
         used |= mask
     return _compat.unique_vars([atom for k, atom in enumerate(eqn.invars) if used >> k & 1])
-
-
-def _size(aval: Any) -> int:
-    return math.prod(aval.shape) * aval.dtype.itemsize

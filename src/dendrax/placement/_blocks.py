@@ -186,7 +186,8 @@ class _Partitioning:
         own = [port for port, b in sorted(home.items()) if b == block and reach[port] > block]
         sent = [port for port in own if self.graph[port.vertex].function is not None]
         outputs = tuple(dict.fromkeys([*results, *sent]))
-        roots = self._roots()
+        pairs = zip(self.graph.outputs, self.graph.roots, strict=True)
+        roots = {port for port, root in pairs if root}
         flags = tuple(port in roots for port in outputs)
         graph = Graph(
             tuple(vertices), tuple(range(len(leaves))), tuple(at[p] for p in outputs), flags
@@ -199,7 +200,3 @@ class _Partitioning:
         kind = "parameter" if carries else "data"
         aval = (source.outputs[port.output],)
         return Vertex(index, kind, source.name, aval, depends=(0,), carries=(carries,))
-
-    def _roots(self) -> set[Port]:
-        pairs = zip(self.graph.outputs, self.graph.roots, strict=True)
-        return {port for port, root in pairs if root}

@@ -19,11 +19,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from dendrax._errors import complain
 from dendrax._graph import Graph, Port, Vertex
 from dendrax._local import Equation
 from dendrax._open import Region, Scan
+from dendrax.placement._wires import size_in_bytes
 
 
 def placement_levels(graph: Graph, origin: Callable[[Port], Port]) -> dict[int, int]:
@@ -94,15 +96,15 @@ def _terms(equation: Equation) -> int:
     return 1
 
 
-def size_in_bytes(graph: Graph, port: Port) -> int:
-    """The size of a value."""
-    aval = graph[port.vertex].outputs[port.output]
-    return math.prod(aval.shape) * aval.dtype.itemsize
-
-
 def choose_cuts(graph: Graph, level_of: Mapping[int, int], num_blocks: int) -> tuple[int, ...]:
     """The lowest level of each block but the last, from the input on."""
     count = max(level_of.values(), default=-1) + 1
+    if not count:
+        raise complain(
+            ValueError,
+            "no parameter goes into the function's result, so there is nothing to place.",
+            remedy="argnums says which arguments are parameters.",
+        )
     if num_blocks > count:
         raise complain(
             ValueError,
@@ -155,6 +157,10 @@ _PRODUCTS = ("dot_general", "conv_general_dilated")
 _MOVES = ("reshape", "transpose", "squeeze", "copy")
 _SHAPES = (*_MOVES, "broadcast_in_dim", "convert_element_type")
 _SUMS = ("add", "sub", "add_any")
+
+
+def _type(graph: Graph, port: Port) -> Any:
+    return graph[port.vertex].outputs[port.output]
 
 
 def _added_up(spans: Iterable[tuple[int, int, int]], count: int) -> list[int]:
@@ -221,7 +227,7 @@ def _crossing(graph: Graph, level_of: Mapping[int, int]) -> list[int]:
             if port.vertex in level_of:
                 nearest[port] = min(nearest.get(port, level), level)
     spans = (
-        (level + 1, level_of[port.vertex] + 1, size_in_bytes(graph, port))
+        (level + 1, level_of[port.vertex] + 1, size_in_bytes(_type(graph, port)))
         for port, level in nearest.items()
     )
     return _added_up(spans, max(level_of.values()) + 1)

@@ -57,7 +57,8 @@ def place(
     - `fun`: a function that returns a scalar loss (or, with `has_aux`, a loss and anything else).
     - `args`: its arguments, or others of the same shapes.
     - `devices`: a list of devices, or how many of this process's; by default all of them.
-    - `argnums`, `has_aux`, `vertices`: as for `dendrax.value_and_grad`.
+    - `argnums`, `has_aux`, `vertices`: as for `dendrax.value_and_grad`. Of several micro-batches,
+      floating-point arrays in `aux` are the mean, and others those of the first.
     - `rule`: `dendrax.ZIL()`, `dendrax.BP()` (which is the same wave) or a `dendrax.IL`.
     - `micro_batches`: into how many pieces the batch is cut, which follow each other through the
       devices. The loss must be a mean over the batch. The value is the mean of the pieces' losses.
@@ -180,7 +181,10 @@ def _check_relaxes(rule: Rule) -> None:
 def _cuts(cuts: Sequence[int] | None, num_blocks: int) -> tuple[int, ...] | None:
     if cuts is None:
         return None
-    chosen = tuple(operator.index(cut) for cut in cuts)
+    try:
+        chosen = tuple(operator.index(cut) for cut in cuts)
+    except TypeError:
+        raise complain(TypeError, f"cuts={cuts!r} are not a list of levels.") from None
     falling = all(a > b for a, b in itertools.pairwise(chosen))
     if len(chosen) != num_blocks - 1 or not falling or min(chosen, default=1) < 1:
         raise complain(

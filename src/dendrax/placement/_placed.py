@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,25 +18,12 @@ from dendrax._graph import Port
 from dendrax._network import Values
 from dendrax.placement._audit import PlacementAudit, audit_run
 from dendrax.placement._blocks import Partition
-from dendrax.placement._cut import size_in_bytes
 from dendrax.placement._inputs import Inputs
-from dendrax.placement._wave import Learn
-from dendrax.placement._wires import Link, Wires
+from dendrax.placement._wave import Learn, Runner
+from dendrax.placement._wires import Link, Wires, size_in_bytes
 from dendrax.rules import Rule
 
 Arrays = dict[str, Any]
-
-
-class Runner(Protocol):
-    """How a rule runs on blocks: `Wave` or `Relaxing`."""
-
-    def run(
-        self,
-        wires: Wires,
-        parameters: Sequence[Values],
-        data: Sequence[Sequence[Values]],
-        learn: Learn,
-    ) -> list[Values]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +31,13 @@ class Learner:
     """Parameters and optimizer on their devices, between updates. All by device.
 
     - ``parameters``: the arrays that live on the device, by name.
-    - ``optimizer``: the state of its optimizer.
+    - ``states``: the state of its optimizer.
+    - ``optimizer``: the optimizer itself, the same for all.
     """
 
     parameters: tuple[Arrays, ...]
-    optimizer: tuple[Any, ...]
-    apply: Callable[..., Any]
+    states: tuple[Any, ...]
+    optimizer: Any
 
 
 class Placed:
@@ -86,7 +74,7 @@ class Placed:
 
     # ---- gradients -------------------------------------------------------------------------------
 
-    @public("Placed.value_and_grad")
+    @public("dendrax.placement.Placed.value_and_grad")
     def value_and_grad(self, *args: Any) -> tuple[Any, Any]:
         """As the function that `dendrax.value_and_grad` returns.
 
@@ -111,7 +99,7 @@ class Placed:
 
     # ---- updates ---------------------------------------------------------------------------------
 
-    @public("Placed.init")
+    @public("dendrax.placement.Placed.init")
     def init(self, optimizer: Any, *args: Any) -> Learner:
         """Put the parameters on their devices, each with an optimizer of its own.
 
@@ -125,28 +113,35 @@ class Placed:
         """
         _check_optimizer(optimizer)
         named = self.by_device(*args)
-        apply = jax.jit(functools.partial(_apply, optimizer))
         states = map(jax.jit(optimizer.init), named)
         placed = map(jax.device_put, states, self.devices)  # also what no parameter goes into
-        return Learner(named, tuple(placed), apply)
+        return Learner(named, tuple(placed), optimizer)
 
-    @public("Placed.by_device")
+    @public("dendrax.placement.Placed.by_device")
     def by_device(self, *args: Any) -> tuple[Arrays, ...]:
         """The differentiated arguments on their devices: of each device the arrays by name."""
         values = self._put_parameters(self._by_place(self._inputs.argnums, args))
         return tuple({self._name(port): x for port, x in own.items()} for own in values)
 
-    @public("Placed.update")
-    def update(self, learner: Learner, *args: Any) -> tuple[Any, Learner]:
+    @public("dendrax.placement.Placed.update")
+    def update(
+        self,
+        learner: Learner,
+        *args: Any,
+        watch: Callable[[int, Arrays], None] | None = None,
+    ) -> tuple[Any, Learner]:
         """One update: every device's parameters learn as soon as the wave has passed it.
 
         **Arguments:**
 
         - `learner`: from `init`, or the update before.
         - `args`: the arguments that are not differentiated.
+        - `watch`: is called with the number of a device and its gradients, by name, as soon as they
+          are there.
 
         **Returns:** `(fun(...), learner)`.
         """
+        self._check_learner(learner)
         data = self._put_data(self._by_place(self._inputs.others, args))
         ports = {self._name(p): p for p in self.partition.home if self.partition.is_parameter(p)}
         parameters = [{ports[name]: x for name, x in own.items()} for own in learner.parameters]
@@ -156,11 +151,22 @@ class Placed:
             own = learner.parameters[b]
             named = {self._name(port): gradient for port, gradient in gradients.items()}
             filled = {name: named.get(name, jnp.zeros_like(x)) for name, x in own.items()}
-            after[b] = learner.apply(own, learner.optimizer[b], filled)
+            if watch is not None:
+                watch(b, filled)
+            after[b] = _apply(learner.optimizer, own, learner.states[b], filled)
 
         value = self._run(parameters, data, learn)
-        parameters_after, states = zip(*after, strict=True)
-        return value, Learner(parameters_after, states, learner.apply)
+        moved, states = zip(*after, strict=True)
+        return value, Learner(moved, states, learner.optimizer)
+
+    def _check_learner(self, learner: Any) -> None:
+        known = isinstance(learner, Learner)
+        if not known or tuple(map(tuple, learner.parameters)) != self.parameters:
+            raise complain(
+                TypeError,
+                "the learner is not one of this placement.",
+                remedy="Make it by init of the same Placed.",
+            )
 
     def params(self, learner: Learner) -> Any:
         """The parameters as they were given to the function, each on its device."""
@@ -181,7 +187,11 @@ class Placed:
             )
         if len(args) != len(places):
             raise complain(
-                TypeError, f"takes {len(places)} arguments of the function, got {len(args)}."
+                TypeError,
+                f"takes {len(places)} arguments of the function ({list(places)}, counted from 0), "
+                f"got {len(args)}.",
+                remedy="value_and_grad takes all, init those that are differentiated, update the "
+                "others.",
             )
         return dict(zip(places, args, strict=True))
 
@@ -223,9 +233,9 @@ class Placed:
         value = jax.tree.unflatten(call.out_tree, [loss])
         return (value, call.aux(aux)) if self._has_aux else value
 
-    @public("Placed.audit")
+    @public("dendrax.placement.Placed.audit")
     def audit(self) -> PlacementAudit:
-        """Which device reads what, from the data flow of a whole update.
+        """Which device reads what, from the data flow of an update up to its gradients.
 
         **Returns:** a `PlacementAudit`, with `.local` and `.offenders`; it prints as a table.
         """
@@ -237,7 +247,7 @@ class Placed:
         lines = [head, f"{'':>4}  {'device':<16} {'levels':>10} {'vertices':>9} {'parameters':>22}"]
         for b, (block, device) in enumerate(zip(self.partition.blocks, self.devices, strict=True)):
             own = self.partition.parameters(b)
-            size = sum(size_in_bytes(graph, port) for port in own)
+            size = sum(size_in_bytes(graph[port.vertex].outputs[0]) for port in own)
             count = sum(v.function is not None for v in block.graph)
             span = "{}-{}".format(*block.levels)
             lines.append(
@@ -264,6 +274,7 @@ def _human(size: int) -> str:
     return f"{size / 1000**power:.3g} {('B', 'kB', 'MB', 'GB')[power]}"
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def _apply(optimizer: Any, own: Arrays, state: Any, gradients: Arrays) -> tuple[Arrays, Any]:
     """One step of an optimizer."""
     change, state = optimizer.update(gradients, state, own)

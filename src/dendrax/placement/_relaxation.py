@@ -1,10 +1,10 @@
 """IL on blocks: each device moves its own value nodes, and tells its neighbours.
 
 In every time step values go up (``μ`` is predicted from the ``x`` of the vertices below, wherever
-they are) and messages come down. Where a cut goes through value nodes alone, as between the layers
-of an MLP, no device waits for another: what it reads are the ``x`` of the step before. Where
-something else crosses (the stream of a ResNet lies inside the functions of the vertices that read
-it), it is handed on from device to device within the step.
+they are), messages come down, and the value nodes move. A device does not wait for messages before
+it sends its own, unless these depend on them: in an MLP they do not, for there is a value node on
+every way through a block, and all devices work at once. The stream of a ResNet lies inside the
+functions of the vertices that read it; it is handed on from device to device within the step.
 
 Micro-batches do not see each other: their energies are parts of one sum.
 """
@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from dendrax._equations import value_change
-from dendrax._graph import Flow, Port, flow_of
+from dendrax._errors import complain
+from dendrax._graph import Flow, Graph, Port, flow_of
 from dendrax._network import Clamp, Network, Values, Wiring, course_to, evaluate, wire
 from dendrax._vertices import moving_vertices
 from dendrax.placement._blocks import Block, Partition
@@ -27,7 +29,7 @@ from dendrax.placement._wave import Learn, Traveller, add_up, hand_down, hand_up
 from dendrax.placement._wires import Wires
 from dendrax.rules import IL
 from dendrax.rules._descent import divided, errors_at, start_values, weighted
-from dendrax.rules._precision import precisions
+from dendrax.rules._precision import is_shared, precisions
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +47,8 @@ class Sweep:
     """One way of messages through a block: to the value nodes, or to the parameters.
 
     ``told`` are the ports of the whole graph at which messages from blocks behind are waiting;
-    ``reached`` are those of the block's leaves at which there are any when it is done.
+    ``reached`` are those of the block's leaves at which there are any when it is done. Of ``told``
+    only what is ``passing`` goes on to a leaf; the rest ends at value nodes of the block.
     """
 
     def __init__(self, block: Block, wiring: Wiring, targets: Iterable[Port], told: set[Port]):
@@ -57,6 +60,17 @@ class Sweep:
         }
         sent = {v.inputs[k] for v in block.graph for k in self.flow.received[v.index]}
         self.reached = {leaves[port] for port in leaves.keys() & (sent | {*self.told.values()})}
+        self.passing = self._passing({*leaves})
+
+    def _passing(self, leaves: set[Port]) -> set[Port]:
+        """The told ports from which messages go on to a leaf, past no value node."""
+        graph, nodes = self.block.graph, self.wiring.nodes
+        leads = set(leaves)
+        for v in graph:
+            ends = (v.inputs[k] for k in self.flow.received[v.index])
+            if any(port in leads and port not in nodes for port in ends):
+                leads.update(Port(v.index, o) for o in self.flow.emitted[v.index])
+        return {port for port, own in self.told.items() if own in leads and own not in nodes}
 
     def _flow(self, targets: frozenset[Port]) -> Flow:
         graph, waiting = self.block.graph, {*self.told.values()}
@@ -70,12 +84,23 @@ class Sweep:
         """The messages from behind, by the block's own ports."""
         return {own: errors[port] for port, own in self.told.items()}
 
+    def passing_only(self, waiting: Values) -> Values:
+        """Those on which the messages to the leaves depend."""
+        return {self.told[port]: waiting[self.told[port]] for port in self.passing}
+
+    def filled(self, passing: Values) -> Values:
+        """With nothing in the place of the others."""
+        avals = {
+            own: self.block.graph[own.vertex].outputs[own.output] for own in self.told.values()
+        }
+        return {own: passing.get(own, jnp.zeros(aval.shape, aval.dtype)) for own, aval in avals.items()}
+
     def arrived(self, sums: Values) -> Values:
         """The messages at the block's leaves, by port of the whole graph."""
         return {port: sums[self.block.at[port]] for port in self.reached}
 
 
-class Stage:
+class RelaxingStage:
     """The compiled programs of one block."""
 
     def __init__(
@@ -93,7 +118,8 @@ class Stage:
         self.clamp = Clamp(errors=[weight if root else None for root in block.graph.roots])
         self.begin = jax.jit(self._begin)
         self.predict = {sweep: jax.jit(functools.partial(self._predict, sweep)) for sweep in sweeps}
-        self.relax, self.learn = jax.jit(self._relax), jax.jit(self._learn)
+        self.tell = {sweep: jax.jit(functools.partial(self._tell, sweep)) for sweep in sweeps}
+        self.relax = jax.jit(self._relax)
 
     def _begin(self, leaves: list[Any]) -> Any:
         """What does not change over time, the value nodes at their start, and the outputs."""
@@ -112,35 +138,33 @@ class Stage:
         net.prepare(sweep.flow)
         return net.predict(sweep.flow, lambda port, _: state[0][port])
 
+    def _tell(
+        self, sweep: Sweep, mu: Values, pullbacks: Any, state: Any, passing: Values
+    ) -> Values:
+        """The messages at the block's leaves: its gradients, and what the block before gets."""
+        waiting = sweep.filled(passing)
+        return sweep.arrived(self._send(sweep, mu, pullbacks, state[0], waiting))
+
     def _relax(self, mu: Values, pullbacks: Any, state: Any, waiting: Values) -> Any:
-        """Move the value nodes; returns them, and the messages for the block before."""
+        """The value nodes after the step."""
         x, optimizer = state
-        sums, epsilon = self._send(self.relaxing, mu, pullbacks, x, waiting)
+        sums = self._send(self.relaxing, mu, pullbacks, x, waiting)
         slope = {
             port: value_change(1, e, divided(sums.get(port), self.precision[port]))
-            for port, e in epsilon.items()
+            for port, e in errors_at(mu, x).items()
         }
-        after = self.rule.moved(x, optimizer, slope)
-        return after, self.relaxing.arrived(sums)
+        return self.rule.moved(x, optimizer, slope)
 
-    def _learn(self, mu: Values, pullbacks: Any, state: Any, waiting: Values) -> Values:
-        """∂F/∂ζ, and the messages for the block before."""
-        sums, _ = self._send(self.learning, mu, pullbacks, state[0], waiting)
-        return self.learning.arrived(sums)
-
-    def _send(
-        self, sweep: Sweep, mu: Values, pullbacks: Any, x: Values, waiting: Values
-    ) -> tuple[Values, Values]:
+    def _send(self, sweep: Sweep, mu: Values, pullbacks: Any, x: Values, waiting: Values) -> Values:
         net = Network(self.wiring, {}, self.clamp)
-        epsilon = errors_at(mu, x)
-        errors = weighted(net, mu, epsilon, self.precision)
-        return net.send(sweep.flow, pullbacks, errors, waiting), epsilon
+        errors = weighted(net, mu, errors_at(mu, x), self.precision)
+        return net.send(sweep.flow, pullbacks, errors, waiting)
 
 
 class Relaxing:
     """IL over devices."""
 
-    def __init__(self, partition: Partition, rule: IL, shown: Any, micro_batches: int):
+    def __init__(self, partition: Partition, rule: IL, shown: Graph, micro_batches: int):
         self.partition, self.rule, self.micro_batches = partition, rule, micro_batches
         whole = wire(shown)
         self.nodes = set(whole.nodes)
@@ -149,12 +173,14 @@ class Relaxing:
         }
         self.stages = self._stages(whole)
 
-    def _stages(self, whole: Wiring) -> tuple[Stage, ...]:
+    def _stages(self, whole: Wiring) -> tuple[RelaxingStage, ...]:
         forward: Any = jax.eval_shape(
             functools.partial(evaluate, whole.graph),
             [whole.graph[leaf].outputs[0] for leaf in whole.graph.leaves],
         )
         net, rule = Network(whole, forward, Clamp()), self.rule
+        if self.micro_batches > 1:
+            _check_separate(net)
         pi = precisions("IL", rule.precision, rule.batch, net, self.micro_batches)
         told: tuple[set[Port], set[Port]] = set(), set()
         stages = []
@@ -162,7 +188,7 @@ class Relaxing:
             wiring = self._wiring(block, whole)
             sweeps = self._sweeps(block, wiring, told)
             own = {block.at[port]: pi[port] for port in self._own_nodes(block)}
-            stages.append(Stage(rule, block, wiring, own, sweeps, 1 / self.micro_batches))
+            stages.append(RelaxingStage(rule, block, wiring, own, sweeps, 1 / self.micro_batches))
             told = (told[0] | sweeps[0].reached, told[1] | sweeps[1].reached)
         return tuple(reversed(stages))
 
@@ -216,6 +242,20 @@ class Relaxing:
         return [run.results for run in runs]
 
 
+def _check_separate(net: Network) -> None:
+    """Micro-batches must not share a value node: each would move its own copy of it."""
+    for node in net.wiring.nodes:
+        vertex = net.wiring.vertex(node)
+        if is_shared(net, vertex):
+            raise complain(
+                ValueError,
+                f"the value node {vertex.name} is made of parameters alone, so that all samples "
+                "share it, and micro-batches cannot.",
+                source=vertex.source,
+                remedy="Use micro_batches=1, or other vertices.",
+            )
+
+
 class _Run:
     """One micro-batch at work."""
 
@@ -241,22 +281,26 @@ class _Run:
         """One time step of all blocks."""
         predictions = [self._predict(b, stage.relaxing) for b, stage in enumerate(self.stages)]
         for b in reversed(range(len(self.stages))):
-            stage, told = self.stages[b], self.traveller.errors[b]
-            waiting = stage.relaxing.waiting(told)
+            stage = self.stages[b]
+            waiting, _ = self._tell(b, stage.relaxing, predictions[b])
             with self.wires.on(b):
-                self.states[b], arrived = stage.relax(*predictions[b], self.states[b], waiting)
-            hand_down(self.whole.partition, self.wires, b, {**told, **arrived}, self.traveller)
+                self.states[b] = stage.relax(*predictions[b], self.states[b], waiting)
 
     def learn(self) -> Iterable[tuple[int, Values]]:
         """The gradients of each block's parameters, from the output down."""
         predictions = [self._predict(b, stage.learning) for b, stage in enumerate(self.stages)]
         for b in reversed(range(len(self.stages))):
-            stage, told = self.stages[b], self.traveller.errors[b]
-            waiting = stage.learning.waiting(told)
-            with self.wires.on(b):
-                arrived = stage.learn(*predictions[b], self.states[b], waiting)
-            errors = {**told, **arrived}
-            yield b, hand_down(self.whole.partition, self.wires, b, errors, self.traveller)
+            yield b, self._tell(b, self.stages[b].learning, predictions[b])[1]
+
+    def _tell(self, b: int, sweep: Sweep, prediction: tuple[Any, Any]) -> tuple[Values, Values]:
+        """Send a block's messages on; returns what came from behind, and the block's gradients."""
+        stage, told = self.stages[b], self.traveller.errors[b]
+        waiting = sweep.waiting(told)
+        with self.wires.on(b):
+            passing = sweep.passing_only(waiting)
+            arrived = stage.tell[sweep](*prediction, self.states[b], passing)
+        errors = {**told, **arrived}
+        return waiting, hand_down(self.whole.partition, self.wires, b, errors, self.traveller)
 
     def _predict(self, b: int, sweep: Sweep) -> Any:
         """The prediction of a block; what of it the next one needs is sent there."""

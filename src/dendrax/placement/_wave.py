@@ -10,18 +10,30 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 
 from dendrax._graph import Port
+from dendrax._network import Values
 from dendrax._wavefront import run_backward, run_forward
 from dendrax.placement._blocks import Block, Partition
 from dendrax.placement._turns import take_turns
 from dendrax.placement._wires import Wires
 
-Values = dict[Port, Any]
 Learn = Callable[[int, Values], None]
+
+
+class Runner(Protocol):
+    """How a rule runs on blocks: `Wave`, or `Relaxing` of `dendrax.placement._relaxation`."""
+
+    def run(
+        self,
+        wires: Wires,
+        parameters: Sequence[Values],
+        data: Sequence[Sequence[Values]],
+        learn: Learn,
+    ) -> list[Values]: ...
 
 
 class Traveller:
@@ -36,11 +48,11 @@ class Traveller:
 class Stage:
     """The compiled programs of one block."""
 
-    def __init__(self, block: Block, told: set[Port], roots: set[Port], weight: float):
+    def __init__(self, block: Block, told: set[Port], weight: float):
         graph = block.graph
         self.block = block
-        self.roots = [port in roots for port in block.outputs]
-        seeded = tuple(port in roots or port in told for port in block.outputs)
+        pairs = zip(block.outputs, graph.roots, strict=True)
+        seeded = tuple(root or port in told for port, root in pairs)
         preset = tuple(port in told for port in block.leaves)
         flow = graph.wave_from(seeded, preset)
         pairs = zip(graph.leaves, block.leaves, strict=True)
@@ -52,7 +64,7 @@ class Stage:
         def wave(pullbacks: Any, errors: list[Any], sums: list[Any]) -> list[Any]:
             errors = [
                 jax.lax.full(aval.shape, weight, aval.dtype) if root else error
-                for aval, root, error in zip(avals, self.roots, errors, strict=True)
+                for aval, root, error in zip(avals, graph.roots, errors, strict=True)
             ]
             return run_backward(graph, flow, pullbacks, errors, sums)
 
@@ -62,12 +74,10 @@ class Stage:
 
 def stages_of(partition: Partition, weight: float) -> tuple[Stage, ...]:
     """The programs of all blocks; ``weight`` is the error of the loss."""
-    pairs = zip(partition.graph.outputs, partition.graph.roots, strict=True)
-    roots = {port for port, root in pairs if root}
     told: set[Port] = set()
     stages = []
     for block in reversed(partition.blocks):
-        stages.append(Stage(block, told, roots, weight))
+        stages.append(Stage(block, told, weight))
         told |= stages[-1].reached
     return tuple(reversed(stages))
 

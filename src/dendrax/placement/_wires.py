@@ -37,6 +37,11 @@ class Link:
         )
 
 
+def size_in_bytes(array: Any) -> int:
+    """The size of an array, or of one that has a type only."""
+    return math.prod(array.shape) * array.dtype.itemsize
+
+
 class Wires:
     """The connections between the devices of a placement, and what has gone over them."""
 
@@ -60,5 +65,5 @@ class Wires:
         if value.devices() != {self.devices[source]}:
             raise complain(RuntimeError, f"device {source} cannot send what it does not have.")
         link = self._links.setdefault((source, target), Link(source, target))
-        link.add(what, math.prod(value.shape) * value.dtype.itemsize)
+        link.add(what, size_in_bytes(value))
         return jax.device_put(value, self.devices[target])

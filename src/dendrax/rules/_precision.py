@@ -33,7 +33,7 @@ def precisions(
     }
     if batch is None:
         return chosen
-    own = [port for port in chosen if not _is_shared(net, net.wiring.vertex(port))]
+    own = [port for port in chosen if not is_shared(net, net.wiring.vertex(port))]
     seen = batch_size(rule, net, own) if own and batch == "mean" else 1
     size = batch if isinstance(batch, int) else seen * pieces
     return {port: value / size if port in own else value for port, value in chosen.items()}
@@ -47,7 +47,7 @@ def _precision(rule: str, precision: Precision, vertex: Vertex) -> float:
     return float(value)
 
 
-def _is_shared(net: Network, vertex: Vertex) -> bool:
+def is_shared(net: Network, vertex: Vertex) -> bool:
     """Whether all samples share a value node: it is made of parameters alone."""
     graph, todo, seen = net.wiring.shown, [vertex], set()
     while todo:

@@ -17,9 +17,10 @@ from dendrax._errors import complain
 from dendrax.train._samples import Samples, chosen
 from dendrax.train._settings import Settings
 from dendrax.train._task import Task
-from dendrax.train._update import Numbers, State, key_of
+from dendrax.train._update import Numbers, State, all_finite, key_of
 
-_BATCH = 2  # the argument of the loss that is cut into micro-batches
+_finite = jax.jit(all_finite)
+_CUT = (2, 3)  # the arguments of the loss that are cut into micro-batches: batch and keys
 
 
 class Levels:
@@ -30,22 +31,29 @@ class Levels:
         self.task, self.settings = task, settings
         batch = samples[chosen(samples, settings.batch_size, settings.seed, 0)]
         self.placed = placement.place(
-            task.whole_loss,
-            *(learned, kept, batch, key_of(settings, 0)),
+            self._loss,
+            *(learned, kept, batch, self._keys(0)),
             has_aux=True,
             rule=task.rule,
             vertices=task.vertices,
             micro_batches=settings.micro_batches,
-            batch_argnums=_BATCH,
+            batch_argnums=_CUT,
         )
         self.first = self.placed.devices[0]
         self.begun = self._begin(learned, kept)
 
+    def _loss(self, model: Any, kept: Any, batch: Any, keys: Any) -> Any:
+        return self.task.whole_loss(model, kept, batch, keys[0])
+
+    def _keys(self, step: Any) -> Any:
+        """A PRNG key for each micro-batch; if there is only one, that of the update."""
+        key, count = key_of(self.settings, step), self.settings.micro_batches
+        return jax.random.split(key, count) if count > 1 else key[None]
+
     def _begin(self, learned: Any, kept: Any) -> State:
         learner = self.placed.init(self.task.optimizer, learned)
-        self._apply = learner.apply
         alive = jax.device_put(jnp.asarray(True), self.first)
-        return State(self.placed.params(learner), self._home(kept), learner.optimizer, alive)
+        return State(self.placed.params(learner), self._home(kept), learner.states, alive)
 
     def _home(self, tree: Any) -> Any:
         """What belongs to no level is kept by the first device."""
@@ -58,11 +66,15 @@ class Levels:
     def update(self, state: State, batch: Any, step: Any, stop: Any) -> tuple[State, Numbers]:
         """As the function that `compiled_update` makes."""
         own = self.placed.by_device(state.learned)
-        learner = placement.Learner(own, state.optimizer, self._apply)
-        key = key_of(self.settings, step)
-        (loss, kept), after = self.placed.update(learner, state.kept, batch, key)
-        moved = State(self.placed.params(after), self._home(kept), after.optimizer, state.alive)
-        fine = bool(jnp.isfinite(loss)) and _all_finite(moved.learned)
+        learner = placement.Learner(own, state.optimizer, self.task.optimizer)
+        flags: list[Any] = []
+        (loss, kept), after = self.placed.update(
+            learner,
+            *(state.kept, batch, self._keys(step)),
+            watch=lambda _, gradients: flags.append(_finite(gradients)),
+        )
+        moved = State(self.placed.params(after), self._home(kept), after.states, state.alive)
+        fine = bool(jnp.isfinite(loss)) and all(map(bool, jax.device_get(flags)))
         numbers = Numbers(loss, np.asarray(fine), np.max(stop))
         if self.settings.nonfinite == "allow":
             return moved, numbers
@@ -70,16 +82,6 @@ class Levels:
         stays = self.settings.nonfinite == "skip"
         alive = state.alive if stays else self._home(jnp.asarray(moves))
         return (moved if moves else state)._replace(alive=alive), numbers
-
-
-def _all_finite(tree: Any) -> bool:
-    flags = [_is_finite(leaf) for leaf in jax.tree.leaves(tree)]
-    return all(map(bool, jax.device_get(flags)))
-
-
-@jax.jit
-def _is_finite(leaf: Any) -> Any:
-    return jnp.all(jnp.isfinite(leaf))
 
 
 def _check(settings: Settings) -> None:

@@ -83,7 +83,7 @@ def _update(
 ) -> tuple[State, Numbers]:
     key = key_of(settings, step)
     (loss, kept), gradient = gradient_of(state.learned, state.kept, batch, key)
-    fine = jnp.isfinite(loss) & _all_finite(gradient)
+    fine = jnp.isfinite(loss) & all_finite(gradient)
     numbers = Numbers(loss, fine, jnp.max(stop))
 
     def moved() -> State:
@@ -100,9 +100,10 @@ def _update(
     return after._replace(alive=moves if settings.nonfinite == "stop" else state.alive), numbers
 
 
-def _all_finite(tree: Any) -> Any:
+def all_finite(tree: Any) -> Any:
+    """Whether all numbers of all arrays are finite."""
     leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]
-    return functools.reduce(jnp.logical_and, leaves)
+    return functools.reduce(jnp.logical_and, leaves, jnp.asarray(True))
 
 
 def _gradient(
