@@ -93,7 +93,9 @@ class Sweep:
         avals = {
             own: self.block.graph[own.vertex].outputs[own.output] for own in self.told.values()
         }
-        return {own: passing.get(own, jnp.zeros(aval.shape, aval.dtype)) for own, aval in avals.items()}
+        return {
+            own: passing.get(own, jnp.zeros(aval.shape, aval.dtype)) for own, aval in avals.items()
+        }
 
     def arrived(self, sums: Values) -> Values:
         """The messages at the block's leaves, by port of the whole graph."""
