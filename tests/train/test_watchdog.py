@@ -1,11 +1,16 @@
 """What a process notices of the others, with a store that the tests can spoil."""
 
+import signal
+import subprocess
+import sys
 import threading
 
+import jax
 import pytest
 
 from dendrax import train
 from dendrax.train import _watchdog
+from dendrax.train._distributed import is_of_connection
 from dendrax.train._launch import _culprit
 from dendrax.train._watchdog import DONE, FAILED, Watch
 
@@ -63,6 +68,52 @@ def test_one_that_falls_silent_is_named(store):
     assert "again with resume" in first.text
 
 
+def test_one_that_never_said_a_word_is_missed_later(store, monkeypatch):
+    monkeypatch.setattr(_watchdog, "UNHEARD", 60)
+    first = Process(store, 0)
+    assert not first.lost.wait(0.5)  # twice as long as for one that falls silent
+    assert first.lost.wait(10)
+    assert "process 0 of 2 has lost process 1: it shows no sign of life" in first.text
+
+
+ABORTED = """
+import os
+from dendrax.train import _watchdog
+_watchdog.explain_aborts()
+{before}
+os.abort()
+"""
+
+
+def test_an_abort_is_explained_as_what_it_may_be():
+    found = run(ABORTED.format(before=""))
+    assert found.returncode == 1
+    assert "has been aborted, perhaps because process 0" in found.stderr
+    found = run(ABORTED.format(before="_watchdog._usual_aborts()"))
+    assert found.returncode == -signal.SIGABRT and "process 0" not in found.stderr
+
+
+def run(program):
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_one"),
+    [
+        (RuntimeError("UNAVAILABLE: Connection reset by peer"), True),
+        (ValueError("UNKNOWN: Gloo all-reduce failed: Connection closed by peer"), True),
+        (jax.errors.JaxRuntimeError("INTERNAL: gloo: Socket closed"), True),
+        (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"), False),
+        (RuntimeError("no connection to the database"), False),
+        (ValueError("the deadline of the barrier was missed"), False),
+        (KeyError("UNAVAILABLE: connection"), False),
+    ],
+)
+def test_an_error_of_the_connection_is_one_of_xlas(monkeypatch, problem, is_one):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    assert is_of_connection(problem) == is_one
+
+
 def test_a_store_that_does_not_answer_is_process_0(store):
     second = Process(store, 1)
     assert not second.lost.wait(0.1)
@@ -94,11 +145,18 @@ def test_who_ended_the_run(codes, culprit):
         (("localhost:x", 2, 0), r"coordinator='localhost:x' is not an address"),
         (("localhost:1", None, 0), r"a coordinator needs num_processes and process_id"),
         (("localhost:1", 2, 2), r"process_id=2 must be an integer"),
+        ((None, 2, 0), r"num_processes and process_id need a coordinator"),
+        ((None, None, 0), r"num_processes and process_id need a coordinator"),
     ],
 )
 def test_who_is_who(who, match):
     with pytest.raises(ValueError, match=match):
         train.connect(*who)
+
+
+def test_a_cluster_says_itself_who_is_who():
+    with pytest.raises(ValueError, match=r"cluster=True finds out who is who, and 'a:1' was said"):
+        train.connect("a:1", 2, 0, cluster=True)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +169,7 @@ def test_who_is_who(who, match):
                 "DENDRAX_NUM_PROCESSES": "two",
                 "DENDRAX_PROCESS_ID": "0",
             },
-            r"DENDRAX_NUM_PROCESSES='two'",
+            r"DENDRAX_NUM_PROCESSES='two' and DENDRAX_PROCESS_ID='0' .* are not both numbers",
         ),
     ],
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import signal
 import sys
 import threading
@@ -58,9 +59,22 @@ def connect(
         train.connect()  # in a script that is run by: dendrax launch -n 2 python script.py
         ```
     """
+    said = [value for value in (coordinator, num_processes, process_id) if value is not None]
+    if cluster and said:
+        raise complain(
+            ValueError,
+            f"cluster=True finds out who is who, and {said[0]!r} was said, too.",
+            remedy="Leave out one or the other.",
+        )
     if cluster:
         _join()
         return
+    if coordinator is None and said:
+        raise complain(
+            ValueError,
+            "num_processes and process_id need a coordinator.",
+            remedy="Say host:port of process 0, or nothing at all.",
+        )
     if coordinator is None:
         found = _from_environment(os.environ)
         if found is None:
@@ -126,7 +140,12 @@ def _from_environment(variables: Mapping[str, str]) -> tuple[str, int, int] | No
         )
     coordinator, count, number = (variables[name] for name in VARIABLES)
     if not count.isdecimal() or not number.isdecimal():
-        raise complain(ValueError, f"{NUM_PROCESSES}={count!r} and {PROCESS_ID}={number!r}.")
+        raise complain(
+            ValueError,
+            f"{NUM_PROCESSES}={count!r} and {PROCESS_ID}={number!r} in the environment are not "
+            "both numbers.",
+            remedy="Set how many processes there are, and which one this is, from 0.",
+        )
     return coordinator, int(count), int(number)
 
 
@@ -166,11 +185,16 @@ def _first_line(problem: Exception) -> str:
 
 
 _SIGNS = ("gloo", "connection", "unavailable", "deadline", "heartbeat", "barrier", "socket")
+# How XLA's own errors begin, of whatever type Python makes them.
+_STATUS = re.compile(
+    r"\b(UNAVAILABLE|DEADLINE_EXCEEDED|INTERNAL|UNKNOWN|ABORTED|CANCELLED|FAILED_PRECONDITION): "
+)
 
 
 def is_of_connection(problem: Exception) -> bool:
     """Whether something failed because another process of the run is not there."""
-    text = str(problem).lower()
-    # XLA's errors come as any of these, with the kind of the error in their text.
-    known = isinstance(problem, jax.errors.JaxRuntimeError | ValueError | RuntimeError)
-    return jax.process_count() > 1 and known and any(sign in text for sign in _SIGNS)
+    text = str(problem)
+    xlas = isinstance(problem, jax.errors.JaxRuntimeError) or (
+        isinstance(problem, ValueError | RuntimeError) and _STATUS.search(text) is not None
+    )
+    return jax.process_count() > 1 and xlas and any(sign in text.lower() for sign in _SIGNS)

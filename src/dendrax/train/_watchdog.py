@@ -7,6 +7,7 @@ the store that all share, reads those of the others, and leaves with a word when
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import contextvars
 import ctypes
@@ -25,6 +26,7 @@ from dendrax._errors import complain
 
 BEAT = 1.0  # seconds between two signs of life
 SILENT = 30  # beats without one, after which a process counts as gone
+UNHEARD = 300  # the same for one that has not said a word yet: it may be reading its data
 GRACE = 5  # beats in which this process may say itself what it failed of, as another did
 
 DONE, FAILED = "done", "failed: "
@@ -62,10 +64,18 @@ def explain_aborts() -> None:
 
     A handler of Python's would wait for the main thread, which waits for process 0.
     """
-    text = f"dendrax.train: this process has lost process 0, the coordinator.\n  {RESUME}"
+    text = (
+        "dendrax.train: this process has been aborted, perhaps because process 0, the coordinator, "
+        f"is gone.\n  {RESUME}"
+    )
     handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: leave(text))
     _handlers.append(handler)
     ctypes.CDLL(None).signal(signal.SIGABRT, handler)
+    atexit.register(_usual_aborts)  # Python is not there any more when C is at its end
+
+
+def _usual_aborts() -> None:
+    signal.signal(signal.SIGABRT, signal.SIG_DFL)
 
 
 _handlers: list[Any] = []  # C does not keep them alive
@@ -114,8 +124,9 @@ class Watch:
         before: dict[int, Any] = {}
         while not self._over.wait(BEAT):
             now = {**self._heard, self._index: f"{self._answered}"}
-            for index, word in now.items():
-                silence[index] = 0 if _is_well(word, before.get(index)) else silence[index] + 1
+            for index in silence:
+                well = index in now and _is_well(now[index], before.get(index))
+                silence[index] = 0 if well else silence[index] + 1
             before = now
             if found := self._worst(silence, now):
                 self._lost(str(self._context.run(complain, RuntimeError, found, remedy=RESUME)))
@@ -131,7 +142,7 @@ class Watch:
         if silence[self._index] > SILENT:  # nobody can be heard without the store
             return f"{me} has lost process 0: it does not answer{_GONE}"
         for index, beats in silence.items():
-            if beats > SILENT:
+            if beats > (SILENT if index in words else UNHEARD):
                 return f"{me} has lost process {index}: it shows no sign of life{_GONE}"
         return ""
 
