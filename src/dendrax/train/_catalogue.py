@@ -20,7 +20,7 @@ from dendrax.train._samples import Arrays, Samples
 class Corpus(NamedTuple):
     """Samples with classes to be learned.
 
-    - ``kind``: ``"images"`` (height, width, channels; pixels of mean 0 and variance 1),
+    - ``kind``: ``"images"`` (height, width, channels; pixels about 0, with a variance of about 1),
       ``"tokens"`` (integers, and the next one of each as its class), ``"arrays"`` (anything else).
     - ``shape``: of one input. ``classes``: how many, and for tokens the size of the alphabet.
     """

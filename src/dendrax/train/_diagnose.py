@@ -78,8 +78,8 @@ def _lost_error(graph: Graph, leaves: Sequence[Any]) -> str:
     user, source = graph[edge.user], graph[edge.source.vertex]
     return (
         f"All values are finite. The first error that is not finite is the one that "
-        f"{_described(graph, user)} sends to {source.name}: its local derivative is not finite "
-        f"there ({int(messages[edge])} of {np.prod(source.shape, dtype=int)} numbers)."
+        f"{_described(graph, user)} sends to {source.name}: of that message "
+        f"{int(messages[edge])} of {np.prod(source.shape, dtype=int)} numbers are not."
     )
 
 

@@ -69,6 +69,12 @@ class Settings:
         one_of("mode", self.mode, MODES)
         one_of("nonfinite", self.nonfinite, NONFINITE)
         one_of("sharding", self.sharding, SHARDING)
+        if self.mode == "max" and self.monitor is None:
+            raise complain(
+                ValueError,
+                "mode='max' without a monitor would keep the model with the largest loss.",
+                remedy="Say which measure is to be large, such as monitor='test_accuracy'.",
+            )
         if self.micro_batches > 1 and self.sharding != "levels":
             raise complain(
                 ValueError,
