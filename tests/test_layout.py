@@ -42,6 +42,7 @@ FLOW = (
     "certify",
     "placement",
     "draw",
+    "_user_code",
     "models",
     "data",
     "train",
@@ -121,3 +122,21 @@ def test_importing_dendrax_imports_no_extra():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert run.stdout.strip() == "[]"
+
+
+def test_training_without_optax_is_told_what_to_install():
+    program = "import sys; sys.modules['optax'] = None; import dendrax.train"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "dendrax.train needs Optax" in run.stderr
+    assert "pip install 'dendrax[train]'" in run.stderr
+
+
+def test_the_explorer_does_not_need_the_training():
+    program = (
+        "import sys; sys.modules['optax'] = None; "
+        "from dendrax.cli import _data, _explore, _show; print('dendrax.train' in sys.modules)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "False"

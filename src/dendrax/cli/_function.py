@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import dendrax
+from dendrax._user_code import BadInput, attribute_of, imported, is_rule, rules, told
 from dendrax.models import PROBLEMS, problem
 from dendrax.rules import Rule
-from dendrax.train._user_code import BadInput, attribute_of, imported, told
 
 
 @dataclass(frozen=True)
@@ -114,18 +114,14 @@ def evaluated(text: str, names: Mapping[str, Any], option: str) -> Any:
 
 def find_rule(text: str) -> Rule:
     """``"ZIL"`` or ``"IL(num_steps=30)"`` -> the rule."""
-    rules = {name: value for name, value in vars(dendrax).items() if _is_rule(value)}
+    known = rules()
     try:
-        found = evaluated(text, {"__builtins__": {}, **rules}, "--rule")
-        found = found() if _is_rule(found) else found
+        found = evaluated(text, {"__builtins__": {}, **known}, "--rule")
+        found = found() if is_rule(found) else found
     except BadInput as problem:
         if not isinstance(problem.__cause__, (NameError, SyntaxError)):
             raise
         found = None
     if not isinstance(found, Rule):
-        raise BadInput(f"--rule '{text}' is no rule. Rules: {', '.join(rules)}.")
+        raise BadInput(f"--rule '{text}' is no rule. Rules: {', '.join(known)}.")
     return found
-
-
-def _is_rule(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, Rule)

@@ -9,8 +9,9 @@ from rich.text import Text
 
 import dendrax
 from dendrax import LevelledGraph
-from dendrax.cli._explore import numbers, speaking
+from dendrax.cli._explore import NOT_TRACED, numbers
 from dendrax.cli._function import find_function
+from dendrax.cli._speaking import speaking
 from dendrax.cli._timing import MOST, Timing, timings
 from dendrax.draw._structure import shortened, source_of, type_text
 
@@ -26,7 +27,7 @@ def run(
 ) -> None:
     """Print the tables; at most ``most`` rows of each, the first and the last."""
     console = Console(highlight=False)
-    with speaking(Console(stderr=True, highlight=False)):
+    with speaking(Console(stderr=True, highlight=False), NOT_TRACED):
         found = find_function(spec, arguments)
         graph = dendrax.trace(found.fun, *found.args, argnums=numbers(argnums), vertices=vertices)
         levelled = dendrax.level(graph)

@@ -15,12 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 from dendrax import train
-from dendrax._errors import is_ours, speaking_as
+from dendrax._errors import speaking_as
+from dendrax.cli._speaking import say, speaking
 from dendrax.draw._structure import rule_text
+from dendrax.train._launch import INTERRUPTED
 from dendrax.train._plan import Plan, find_rule, plan_of_run
-from dendrax.train._user_code import BadInput, told, users_line
-
-INTERRUPTED = 130
 
 
 def run(
@@ -39,7 +38,7 @@ def run(
         chosen = _plan(file, named, settings, out if resume else None)
         first = jax.process_index() == 0
         if first:
-            _say(console, _introduced(chosen, out))
+            say(console, _introduced(chosen, out))
         with train.bar(console) if first else contextlib.nullcontext() as watch:
             found = chosen.fit(out, resume=resume, watch=watch)
         if first:
@@ -77,15 +76,15 @@ def _finish(console: Console, found: train.Fitted, out: pathlib.Path) -> None:
     with contextlib.suppress(ImportError):  # plots are an extra
         if found.history:
             train.curves(found.history, out / "curves.svg")
-            _say(console, f"The curves: {out / 'curves.svg'}")
+            say(console, f"The curves: {out / 'curves.svg'}")
     best = f", the best in {out / 'best' / str(found.best_step)}" if found.best_step else ""
-    _say(console, f"The checkpoints: {out / 'last'}{best}")
+    say(console, f"The checkpoints: {out / 'last'}{best}")
     if found.skipped:
-        _say(console, f"{found.skipped} updates were not finite, and were left out.", "yellow")
+        say(console, f"{found.skipped} updates were not finite, and were left out.", "yellow")
     if found.reason == "patience":
-        _say(console, f"Stopped early, after {found.step} updates: it did not get better.")
+        say(console, f"Stopped early, after {found.step} updates: it did not get better.")
     if found.reason == "interrupted":
-        _say(
+        say(
             console,
             f"Stopped after {found.step} updates, and saved. dendrax train --resume --out {out} "
             "goes on from there.",
@@ -114,35 +113,24 @@ def launch(count: int, command: Sequence[str]) -> NoReturn:
     with speaking_as("dendrax launch"), _speaking(console):
         own = command[0] == "dendrax"  # as we were started, whatever PATH says
         program = [sys.executable, "-m", "dendrax.cli", *command[1:]] if own else list(command)
-        code = train.launch(program, count, say=lambda text: _say(console, text, "red"))
+        code = train.launch(program, count, say=lambda text: say(console, text, "red"))
     sys.exit(code)
-
-
-def _say(console: Console, text: str, style: str = "bold") -> None:
-    console.print(text, style=style, markup=False, soft_wrap=True)
 
 
 @contextlib.contextmanager
 def _speaking(console: Console) -> Iterator[None]:
-    """Warnings in a line, and what the user can mend in a few; the rest keeps its traceback."""
+    """Warnings in a line, and a second Ctrl-C in one, too."""
     with warnings.catch_warnings():
-        warnings.showwarning = lambda text, *_: _say(console, str(text), "yellow")
+        warnings.showwarning = lambda text, *_: say(console, str(text), "yellow")
         try:
-            yield
+            with speaking(console, leave=_leave):
+                yield
         except KeyboardInterrupt:
             _leave(console, "Stopped at once. What was saved before is whole.", INTERRUPTED)
-        except BadInput as problem:
-            _leave(console, f"dendrax: {problem}")
-        except Exception as problem:
-            if is_ours(problem):
-                _leave(console, str(problem.args[0]))
-            if not users_line(problem):
-                raise
-            _leave(console, f"dendrax: {told(problem)}")
 
 
 def _leave(console: Console, text: str, code: int = 1) -> NoReturn:
-    _say(console, text, "red")
+    say(console, text, "red")
     if jax.distributed.is_initialized() or code == INTERRUPTED:
         # The usual way out waits for all processes, and the others may be dead; and for threads
         # that are in the middle of a checkpoint.

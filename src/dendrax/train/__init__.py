@@ -1,5 +1,16 @@
 """Training by any rule: restartable runs, on one device or many."""
 
+from dendrax._errors import complain
+
+try:
+    import optax as _optax  # noqa: F401  # pyright: ignore[reportUnusedImport]
+except ModuleNotFoundError as problem:
+    raise complain(
+        ModuleNotFoundError,
+        f"dendrax.train needs Optax ({problem}).",
+        remedy="pip install 'dendrax[train]'",
+    ) from problem
+
 from dendrax.train._bar import Bar as Bar
 from dendrax.train._bar import bar as bar
 from dendrax.train._distributed import connect as connect

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dendrax._errors import complain
-from dendrax.train._user_code import attribute_of, imported
+from dendrax._user_code import attribute_of, imported
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from typing import Any
 
 import jax
 
-import dendrax
 from dendrax._errors import complain, public
+from dendrax._user_code import rules
 from dendrax.data._arguments import expanded
 from dendrax.rules import Rule
 from dendrax.train._catalogue import find_data, find_model, loss_of, measure_of
@@ -159,15 +159,10 @@ def plan_of_run(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 def find_rule(named: Named) -> Rule:
     """The rule of that name."""
-    rules = {name: value for name, value in vars(dendrax).items() if _is_rule(value)}
-    rule = call_named(named, find_named(named, rules))
+    rule = call_named(named, find_named(named, rules()))
     if not isinstance(rule, Rule):
         raise complain(TypeError, f"{named.name} made {type(rule).__name__}, which is no rule.")
     return rule
-
-
-def _is_rule(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, Rule)
 
 
 def _read(source: str | os.PathLike[str] | Mapping[str, Any] | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Functions of the user's, by name: ``module:function`` or ``path/to/file.py:function``."""
+"""What a user names: a rule; a function, ``module:function`` or ``path/to/file.py:function``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,21 @@ from collections.abc import Callable
 from typing import Any
 
 import dendrax
+from dendrax.rules import Rule
 
 
 class BadInput(Exception):
     """What the user wrote cannot be used; the text says why and what to do."""
+
+
+def rules() -> dict[str, type[Rule]]:
+    """The rules by name."""
+    return {name: value for name, value in vars(dendrax).items() if is_rule(value)}
+
+
+def is_rule(value: Any) -> bool:
+    """Whether it is a class of rules."""
+    return isinstance(value, type) and issubclass(value, Rule)
 
 
 def imported(name: str) -> Any:
