@@ -110,7 +110,7 @@ def launch(setup: Setup, contestant: str, progress: Console) -> Report:
         raise ChildProcessError(
             f"benchmarks.scale: the process of {CONTESTANTS[contestant]} ended without a report"
             f" (exit code {process.returncode}; -9 often means that memory ran out). Try a"
-            " smaller --batch or --context, or --remat."
+            " smaller --batch or --context."
         )
     return Report(**report)
 
@@ -189,7 +189,12 @@ def _setup(arguments: Sequence[str] | None) -> Setup:
     add("--context", type=int, default=setup.context, help="tokens of each (%(default)s)")
     add("--updates", type=int, default=setup.num_updates, help="%(default)s")
     add("--seed", type=int, default=setup.seed, help="%(default)s")
-    add("--remat", action="store_true", help="compute each layer again on the way back")
+    add(
+        "--remat",
+        action="store_true",
+        help="compute each layer again on the way back (on CPUs XLA frees no memory by it, for JAX "
+        "or for Z-IL)",
+    )
     options = parser.parse_args(arguments)
     for name, value in vars(options).items():
         if name != "seed" and type(value) is int and value < 1:
