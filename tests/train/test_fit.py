@@ -15,7 +15,10 @@ import rich.console
 
 import dendrax
 from dendrax import BP, ZIL, train
+from dendrax.train._devices import all_devices
 from dendrax.train._samples import chosen
+from dendrax.train._task import Task, take_apart
+from dendrax.train._update import start_state
 from tests.train.cases import OPTIMIZER, RULES, SETTINGS, bits, loss, measure, network, samples
 
 DATA = samples()
@@ -273,6 +276,10 @@ def test_a_state_of_statistics_is_that_of_the_whole_batch():
 
 def test_spread_parameters_lie_on_several_devices():
     model = network(sizes=(6, 512, 3))
+    task = Task(take_apart(model)[1], loss, ZIL(), None, OPTIMIZER, None, False)
+    begun = start_state(task, model, None, all_devices("fsdp"))
+    for wide in (begun.learned[0]["w"], begun.optimizer[0].mu[0]["w"]):
+        assert {shard.data.shape for shard in wide.addressable_shards} == {(6, 256)}
     found = fit(model=model, settings=settings(sharding="fsdp", steps=1))
     wide = found.model[0]["w"]
     assert wide.shape == (6, 512)

@@ -133,7 +133,7 @@ def fit(
     else:
         devices = all_devices(settings.sharding, settings.batch_size)
         _check_chunks(settings, devices)
-        begun = devices.put(start_state(task, learned, state), devices.of_state)
+        begun = start_state(task, learned, state, devices)
     place = None if folder is None else Folder(expanded("folder", folder), settings.keep)
     known: dict[str, Any] = {}
     if place is not None:

@@ -41,12 +41,14 @@ class Numbers(NamedTuple):
     stop: Any  # whether a process has been asked to stop
 
 
-def start_state(task: Task, learned: Any, kept: Any) -> State:
-    """The state before the first update."""
+def start_state(task: Task, learned: Any, kept: Any, devices: Devices) -> State:
+    """The state before the first update, where it belongs."""
     kept = jax.tree.map(jnp.asarray, kept)
-    # In one compiled function, so that a model spread over devices need not fit on one of them.
-    optimizer = jax.jit(task.optimizer.init)(learned)
-    return State(learned, kept, optimizer, jnp.asarray(True))
+    learned, kept, alive = devices.put((learned, kept, jnp.asarray(True)), devices.of_state)
+    # Made where it is to lie: the optimizer's state of a model that is spread need not fit on one.
+    begin = task.optimizer.init
+    where = jax.tree.map(devices.of_state, jax.eval_shape(begin, learned))
+    return State(learned, kept, jax.jit(begin, out_shardings=where)(learned), alive)
 
 
 def key_of(settings: Settings, step: Any) -> Any:
