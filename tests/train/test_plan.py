@@ -1,13 +1,16 @@
 """Plans: what can be named, in a file or by a caller, and what is wrong with one."""
 
+import json
 import textwrap
 
 import jax
 import numpy as np
 import optax
 import pytest
+from PIL import Image
 
 from dendrax import IL, ZIL, models, train
+from dendrax.train._checkpoint import FORMAT
 from dendrax.train._named import Named, read_named
 from dendrax.train._optimizers import find_optimizer
 from dendrax.train._plan import find_rule, plan_of_run
@@ -242,6 +245,45 @@ def test_settings_are_read_as_python_writes_them():
         "model", "mlp", {"a": [1, 2], "b": "x"}
     )
     assert str(read_named("rule", "IL(batch='mean')")) == "IL(batch='mean')"
+
+
+def test_folders_of_images_have_the_same_classes(tmp_path):
+    for name in ("train/cat", "train/dog", "test/cat"):
+        (tmp_path / name).mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / name / "one.png")
+    data = {"name": "image_folder", "path": str(tmp_path / "train"), "size": 8}
+    with pytest.raises(ValueError, match=r"do not have the same classes"):
+        train.plan(data={**data, "test_path": str(tmp_path / "test")}).fit()
+
+
+def test_a_model_that_cannot_take_the_data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file(
+        tmp_path,
+        OWN + "\ndef narrow(key):\n    return Net(jnp.ones((4, 3)), jnp.ones((3, 2)))\n",
+        "own.py",
+    )
+    with pytest.raises(ValueError, match=r"cannot take inputs of shape \(2, 5\)"):
+        train.plan(model="own.py:narrow", data="own.py:load", train={"batch_size": 10}).fit()
+
+
+def test_a_function_that_makes_no_rule(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file(tmp_path, "def rule():\n    return 3\n", "own_rule.py")
+    with pytest.raises(TypeError, match=r"own_rule.py:rule made int, which is no rule"):
+        train.plan(rule="own_rule.py:rule")
+
+
+def test_a_run_without_a_plan_cannot_be_planned(tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps({"format": FORMAT, "about": {"rule": "ZIL()"}}))
+    with pytest.raises(ValueError, match=r"was not made from a plan: it has no model"):
+        plan_of_run(tmp_path)
+
+
+def test_there_is_nothing_to_plot(tmp_path):
+    for history in ([], tmp_path):
+        with pytest.raises(ValueError, match=r"there is nothing to plot"):
+            train.curves(history)
 
 
 def test_the_schedule_reaches_the_optimizer():
