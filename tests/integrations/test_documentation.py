@@ -25,6 +25,12 @@ def test_every_library_has_a_recipe():
 
 
 @pytest.mark.parametrize("code", RECIPES, ids=TITLES)
+def test_the_recipes_run(code):
+    assert math.isfinite(run(code)["value"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", RECIPES, ids=TITLES)
 def test_the_line_before_gives_the_same(code):
     before = re.sub(r"^( *)# (.*value_and_grad.*)\n.*dendrax.*$", r"\1\2", code, flags=re.MULTILINE)
     assert before != code

@@ -188,7 +188,7 @@ TRAININGS = {
 }
 
 
-SLOW = {"cnn", "attention", "recurrent"}
+SLOW = {"cnn", "attention", "recurrent", "mlp"}
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in TRAININGS]
 
 
