@@ -216,7 +216,7 @@ class Walk:
 
 @pytest.mark.skipif(
     "--xla_cpu_max_isa=SSE4_2" not in os.environ.get("XLA_FLAGS", ""),
-    reason="a unit in the last place depends on which of its multiply-adds XLA fuses",
+    reason="with fused multiply-adds it is equal to rounding only",
 )
 def test_nnx_ppo(monkeypatch):
     """nnx-ppo 0.3.0: an actor with an `LSTM`, and a critic, by its own step of PPO, in which the
