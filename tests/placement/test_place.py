@@ -78,12 +78,18 @@ def test_gradients_can_be_watched():
 
 def test_what_micro_batches_make_of_aux():
     def loss(w, x):
-        return jnp.mean(jnp.tanh(x @ w)), {"mean": jnp.mean(x, 0), "count": jnp.asarray(3)}
+        return jnp.mean(jnp.tanh(x @ w)), {
+            "mean": jnp.mean(x, 0),
+            "count": jnp.asarray(3),
+            "best": jnp.argmax(x, -1),
+            "turned": x.T,
+        }
 
     args = jnp.eye(3), jnp.arange(12.0).reshape(4, 3)
     placed = placement.place(loss, *args, devices=_blocks(2), has_aux=True, micro_batches=2)
     (_, aux), _ = placed.value_and_grad(*args)
     assert close(aux["mean"], jnp.mean(args[1], 0)) and int(aux["count"]) == 3
+    assert same(aux["best"], jnp.argmax(args[1], -1)) and same(aux["turned"], args[1].T)
 
 
 def test_every_array_is_on_its_device():
@@ -160,6 +166,29 @@ def test_what_is_not_a_batch_is_not_split():
     assert close(placed.value_and_grad(*args), jax.value_and_grad(loss)(*args))
     with pytest.raises(ValueError, match=r"shape \(3,\).*2 micro-batches.\n.*batch_argnums"):
         placement.place(loss, *args, devices=_blocks(2), micro_batches=2)
+    two = args[0], args[1], jnp.ones(2)  # could be split, but is no batch of four
+    with pytest.raises(ValueError, match=r"shape \(2,\).*together with \(4, 3\) into 2"):
+        placement.place(loss, *two, devices=_blocks(2), micro_batches=2)
+
+
+def test_a_function_that_fails_on_a_piece_says_that_it_is_one():
+    def loss(w, x):
+        return jnp.mean(jnp.tanh(x.reshape(4, 3) @ w))
+
+    args = jnp.eye(3), jnp.arange(12.0).reshape(4, 3)
+    with pytest.raises(TypeError, match="reshape") as caught:
+        placement.place(loss, *args, devices=_blocks(2), micro_batches=2)
+    assert "one of 2 micro-batches" in "".join(caught.value.__notes__)
+
+
+def test_a_learner_keeps_its_own_arrays():
+    args = _args()
+    params = [jnp.array(w) for w in args[0]]
+    placed = placement.place(_loss, params, *args[1:], devices=_blocks(2))
+    learner = placed.init(optax.sgd(0.1), params)
+    for w in params:
+        w.delete()
+    placed.update(learner, *args[1:])
 
 
 def test_new_arguments_must_fit():
@@ -239,6 +268,26 @@ def test_the_audit_finds_a_shared_weight():
     assert placed.audit().offenders == ("device 1 reads w, which lives on device 0.",)
 
 
+def test_the_audit_finds_a_shared_weight_in_another_form():
+    """A weight that is cast or scaled first is still a weight; a norm of it is a value."""
+
+    def cast(w, x):
+        w = w.astype(jnp.float32).T
+        return jnp.sum(jnp.tanh(jnp.tanh(x @ w) @ w))
+
+    args = jnp.ones((3, 3)), jnp.ones((2, 3), jnp.float32)
+    audit = placement.place(cast, *args, devices=_blocks(2)).audit()
+    assert audit.offenders == ("device 1 reads w, which lives on device 0.",)
+
+    def decayed(w, x):
+        return jnp.sum(jnp.tanh(x @ w[0]) @ w[1]) + 0.1 * sum(jnp.sum(v**2) for v in w)
+
+    args = [jnp.ones((3, 3))] * 2, jnp.ones((2, 3))
+    placed = placement.place(decayed, *args, devices=_blocks(2))
+    assert placed.audit().local
+    assert close(placed.value_and_grad(*args), jax.value_and_grad(decayed)(*args))
+
+
 def test_the_audit_finds_who_sends_past_a_neighbour(monkeypatch):
     from dendrax.placement import _wave
 
@@ -288,6 +337,14 @@ def test_errors():
         place(_loss, *args, devices=2, micro_batches=0)
     with pytest.raises(ValueError, match=r"shape \(8, 3\), which cannot be split into 3"):
         place(_loss, *args, devices=2, micro_batches=3)
+    with pytest.raises(TypeError, match=r"micro_batches=2.0 is not an integer"):
+        place(_loss, *args, devices=2, micro_batches=2.0)
+    with pytest.raises(ValueError, match=r"batch_argnums=7: the function has no argument 7.\n.*3"):
+        place(_loss, *args, devices=2, micro_batches=2, batch_argnums=7)
+    with pytest.raises(ValueError, match=r"devices=0, but it takes one at least"):
+        place(_loss, *args, devices=0)
+    with pytest.raises(TypeError, match=r"devices='cpu' is neither a list nor a number"):
+        place(_loss, *args, devices="cpu")
     with pytest.raises(ValueError, match="argument 0 is differentiated"):
         place(_loss, *args, devices=2, micro_batches=2, batch_argnums=(0, 1))
     with pytest.raises(NotImplementedError, match=r"FixedPrediction.*cannot be placed"):

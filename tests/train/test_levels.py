@@ -124,14 +124,17 @@ def test_the_optimizer_may_deal_with_it():
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"rule": FixedPrediction()}, r"train.fit: FixedPrediction.*cannot be placed"),
+        (
+            {"rule": FixedPrediction()},
+            r"train.fit: sharding='levels' is for .* not for FixedPrediction.*\n.*replicated",
+        ),
         (
             {"settings": settings(sharding="levels", chunks=4)},
             r"chunks are for .*\n.*micro_batches",
         ),
         (
             {"settings": settings(sharding="levels", micro_batches=3)},
-            r"shape \(16, 6\), which cannot be split into 3 micro-batches",
+            r"batch_size=16 cannot be split into 3 micro_batches",
         ),
     ],
 )

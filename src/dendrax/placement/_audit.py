@@ -161,6 +161,11 @@ class _Follower:
                 self._read_parameter(*self.parameter[var], self.place[var])
         if places:
             self.place.update(dict.fromkeys(eqn.outvars, places[0]))
+        for result, sources in zip(eqn.outvars, _sources(eqn), strict=True):
+            # What is made of parameters alone is one in another form; a single number is not.
+            is_form = sources and all(var in self.parameter for var in sources)
+            if is_form and result.aval.size > 1:
+                self.parameter[result] = self.parameter[sources[0]]
 
     def _read_parameter(self, name: str, home: int, device: int) -> None:
         if home == device:
@@ -173,10 +178,16 @@ class _Follower:
 
 
 def _read(eqn: Any) -> list[Any]:
-    """The variables that the results of an equation depend on; looks into compiled programs."""
+    """The variables that the results of an equation depend on."""
+    return _compat.unique_vars([var for sources in _sources(eqn) for var in sources])
+
+
+def _sources(eqn: Any) -> list[list[Any]]:
+    """For each result the variables that it depends on; looks into compiled programs."""
     if eqn.primitive.name not in _compat.JIT_PRIMITIVES:
-        return _compat.unique_vars(eqn.invars)
-    used = 0
-    for mask in _compat.dependencies(_compat.called_jaxpr(eqn)):
-        used |= mask
-    return _compat.unique_vars([atom for k, atom in enumerate(eqn.invars) if used >> k & 1])
+        return [_compat.unique_vars(eqn.invars)] * len(eqn.outvars)
+    masks = _compat.dependencies(_compat.called_jaxpr(eqn))
+    return [
+        _compat.unique_vars([atom for k, atom in enumerate(eqn.invars) if mask >> k & 1])
+        for mask in masks
+    ]

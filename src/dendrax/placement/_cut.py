@@ -1,13 +1,14 @@
 """Where to cut a graph into blocks of levels: equal work, and little to send.
 
-Levels are longest paths to the output, as everywhere, with two additions that keep what a device
+Levels are longest paths to the output, as everywhere, with a few additions that keep what a device
 needs behind it. Every vertex made of parameters has a level, also one without an error (the maximum
-in a softmax): its users need its value. And of two vertices that use the same value, the later one
+in a softmax): its users need its value. Of two vertices that use the same value, the later one
 in program order is not further from the output: so the wave adds messages in reverse program order,
 as JAX does, also where they come from different devices.
 
-What is made of data alone has no level: it is computed wherever it is needed. And what
-only brings a parameter into shape for its user (a bias, broadcast to the batch) has its level.
+What is made of data alone has no level: it is computed wherever it is needed. What only brings a
+parameter into shape for its user (a bias, broadcast to the batch) has its level. And what else is
+made of parameters alone (their norm, in the loss) is computed where these live.
 
 XLA rounds differently where it can see two operations at once (it makes one fused multiply-add of a
 product and a sum). So graphs are preferably cut where it could not have looked across: at operands
@@ -45,7 +46,40 @@ def placement_levels(graph: Graph, origin: Callable[[Port], Port]) -> dict[int, 
             if port.vertex in learned:
                 below = level + (port.vertex not in with_user)
                 level_of[port.vertex] = max(level_of.get(port.vertex, 0), below)
-    return {index: level for index, level in level_of.items() if graph[index].function is not None}
+    found = {i: level for i, level in level_of.items() if graph[i].function is not None}
+    return _without_gaps(_brought_home(graph, found, origin))
+
+
+def _brought_home(
+    graph: Graph, level_of: dict[int, int], origin: Callable[[Port], Port]
+) -> dict[int, int]:
+    """What is made of parameters alone, where these are used by others: a norm of weights in the
+    loss is then computed where the weights live, and only the norm is sent."""
+    alone = {leaf.index for leaf in graph.parameters}
+    raised, level_of = set(), dict(level_of)
+    before: dict[Port, int] = {}  # the level of the last user of each parameter so far
+    for v in graph.vertices:
+        if v.index not in level_of:
+            continue
+        if all(port.vertex in alone for port in v.inputs):
+            alone.add(v.index)
+            bounds = [
+                level_of[port.vertex] if port.vertex in raised else before.get(origin(port), -1)
+                for port in v.inputs
+            ]
+            if min(bounds) > level_of[v.index]:
+                level_of[v.index] = min(bounds)
+                raised.add(v.index)
+        for port in v.inputs:
+            if graph[port.vertex].kind == "parameter":
+                before[origin(port)] = level_of[v.index]
+    return level_of
+
+
+def _without_gaps(level_of: Mapping[int, int]) -> dict[int, int]:
+    """The levels renumbered, so that none is empty."""
+    number = {level: n for n, level in enumerate(sorted(set(level_of.values())))}
+    return {index: number[level] for index, level in level_of.items()}
 
 
 def _told(v: Vertex) -> int:

@@ -17,23 +17,31 @@ from dendrax._graph import Graph, Port
 from dendrax._network import Values
 
 
-def piece_of(args: Sequence[Any], batched: Sequence[int], micro_batches: int) -> tuple[Any, ...]:
-    """The arguments of the first micro-batch."""
+def piece_of(
+    args: Sequence[Any], batched: Sequence[int], micro_batches: int, *, alike: bool
+) -> tuple[Any, ...]:
+    """The arguments of the first micro-batch.
+
+    ``alike`` says that all must have as many samples: nobody has said which arguments are batches,
+    and one that is shorter is none.
+    """
 
     def first(leaf: Any) -> Any:
         return leaf[: len(leaf) // micro_batches] if _is_array(leaf) else leaf
 
-    for i in batched:
-        _check_divides(args[i], i, micro_batches)
+    _check_divides({i: args[i] for i in batched}, micro_batches, alike)
     return tuple(jax.tree.map(first, arg) if i in batched else arg for i, arg in enumerate(args))
 
 
-def _check_divides(arg: Any, place: int, micro_batches: int) -> None:
-    for leaf in filter(_is_array, jax.tree.leaves(arg)):
-        if not np.ndim(leaf) or len(leaf) % micro_batches or not len(leaf):
+def _check_divides(args: Mapping[int, Any], micro_batches: int, alike: bool) -> None:
+    arrays = [(i, np.shape(a)) for i in args for a in filter(_is_array, jax.tree.leaves(args[i]))]
+    for place, shape in arrays:
+        differs = alike and shape[:1] != arrays[0][1][:1]
+        if differs or not shape or not shape[0] or shape[0] % micro_batches:
+            others = f" together with {arrays[0][1]}" if differs else ""
             raise complain(
                 ValueError,
-                f"argument {place} has an array of shape {np.shape(leaf)}, which cannot be split "
+                f"argument {place} has an array of shape {shape}, which cannot be split{others} "
                 f"into {micro_batches} micro-batches.",
                 remedy="The first axis counts the samples. batch_argnums says which arguments are "
                 "split.",

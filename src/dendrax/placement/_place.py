@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from dendrax import _regions  # noqa: F401  (registers how the wave runs inside regions)
 from dendrax._api import check_settings
@@ -58,7 +60,8 @@ def place(
     - `args`: its arguments, or others of the same shapes.
     - `devices`: a list of devices, or how many of this process's; by default all of them.
     - `argnums`, `has_aux`, `vertices`: as for `dendrax.value_and_grad`. Of several micro-batches,
-      floating-point arrays in `aux` are the mean, and others those of the first.
+      arrays in `aux` that grow with the batch are put together; of others, those of floating-point
+      numbers are the mean, and the rest is that of the first.
     - `rule`: `dendrax.ZIL()`, `dendrax.BP()` (which is the same wave) or a `dendrax.IL`.
     - `micro_batches`: into how many pieces the batch is cut, which follow each other through the
       devices. The loss must be a mean over the batch. The value is the mean of the pieces' losses.
@@ -91,11 +94,12 @@ def place(
     chosen = _devices(devices)
     numbers = normalise_argnums(argnums, len(args))
     batched = _batched(batch_argnums, numbers, len(args), micro_batches)
-    pieces = piece_of(args, batched, micro_batches)
+    pieces = piece_of(args, batched, micro_batches, alike=batch_argnums is None)
     learned = (numbers,) if isinstance(numbers, int) else numbers
     arguments = flatten_arguments(fun, pieces, {}, learned, trace_data=True)
     check_parameters(arguments)
-    graph, call = trace_call(fun, arguments, numbers, has_aux=has_aux)
+    with _explaining(micro_batches):
+        graph, call = trace_call(fun, arguments, numbers, has_aux=has_aux)
     check_scalar(graph, call)
     if is_wave(rule):
         shown = checked(_opened(graph, len(chosen)))
@@ -110,7 +114,36 @@ def place(
         parts = partition(operations, len(chosen), shares_sums=False, cuts=_cuts(cuts, len(chosen)))
         runner = Relaxing(parts, rule, shown, micro_batches)
     inputs = Inputs(parts.graph, call, batched, micro_batches)
-    return Placed(parts, runner, inputs, rule, chosen, has_aux)
+    grows = None
+    if has_aux and micro_batches > 1:
+        whole = flatten_arguments(fun, args, {}, learned, trace_data=True)
+        grows = _growing(graph, trace_call(fun, whole, numbers, has_aux=True)[0])
+    return Placed(parts, runner, inputs, rule, chosen, has_aux=has_aux, grows=grows)
+
+
+def _growing(piece: Graph, whole: Graph) -> list[int | None]:
+    """For each result the axis along which it grows with the batch, if there is one."""
+    axes: list[int | None] = []
+    for small, large in zip(piece.outputs, whole.outputs, strict=False):
+        shapes = [g[p.vertex].outputs[p.output].shape for g, p in ((piece, small), (whole, large))]
+        pairs = enumerate(zip(*shapes, strict=False))
+        axes.append(next((axis for axis, (a, b) in pairs if a != b), None))
+    return axes
+
+
+@contextlib.contextmanager
+def _explaining(micro_batches: int) -> Iterator[None]:
+    """What goes wrong in the user's function may come from the shapes of a micro-batch."""
+    try:
+        yield
+    except Exception as problem:
+        if micro_batches > 1:
+            problem.add_note(
+                f"dendrax.placement.place calls the function with one of {micro_batches} "
+                "micro-batches: the first axis of the arguments in batch_argnums (by default, of "
+                "all that are not differentiated) is that much shorter."
+            )
+        raise
 
 
 def _opened(graph: Graph, num_blocks: int) -> Graph:
@@ -123,7 +156,8 @@ def _devices(devices: Any) -> tuple[Any, ...]:
     local = jax.local_devices()
     if devices is None:
         return tuple(local)
-    if isinstance(devices, Sequence):
+    if isinstance(devices, (list, tuple, np.ndarray)):
+        devices = list(np.ravel(devices))
         if not devices or any(device not in local for device in devices):
             raise complain(
                 ValueError,
@@ -135,12 +169,14 @@ def _devices(devices: Any) -> tuple[Any, ...]:
         count = operator.index(devices)
     except TypeError:
         raise complain(TypeError, f"devices={devices!r} is neither a list nor a number.") from None
-    if not 1 <= count <= len(local):
+    if count < 1:
+        raise complain(ValueError, f"devices={count}, but it takes one at least.")
+    if count > len(local):
         raise complain(
             ValueError,
             f"devices={count}, but this process has {len(local)}.",
             remedy="A CPU can be several devices: set "
-            f"XLA_FLAGS=--xla_force_host_platform_device_count={max(count, 1)} before JAX starts.",
+            f"XLA_FLAGS=--xla_force_host_platform_device_count={count} before JAX starts.",
         )
     return tuple(local[:count])
 
@@ -148,13 +184,21 @@ def _devices(devices: Any) -> tuple[Any, ...]:
 def _batched(
     batch_argnums: Any, argnums: int | tuple[int, ...], count: int, micro_batches: Any
 ) -> tuple[int, ...]:
-    if isinstance(micro_batches, bool) or not isinstance(micro_batches, int) or micro_batches < 1:
+    if isinstance(micro_batches, bool) or not isinstance(micro_batches, int | np.integer):
+        raise complain(TypeError, f"micro_batches={micro_batches!r} is not an integer.")
+    if micro_batches < 1:
         raise complain(ValueError, f"micro_batches={micro_batches!r} is not a positive integer.")
     learned = {argnums} if isinstance(argnums, int) else {*argnums}
     if batch_argnums is None:
         return tuple(i for i in range(count) if i not in learned) if micro_batches > 1 else ()
-    chosen = normalise_argnums(batch_argnums, count)
-    chosen = (chosen,) if isinstance(chosen, int) else chosen
+    chosen = (batch_argnums,) if isinstance(batch_argnums, int) else tuple(batch_argnums)
+    if wrong := [i for i in chosen if not isinstance(i, int) or not -count <= i < count]:
+        raise complain(
+            ValueError,
+            f"batch_argnums={batch_argnums!r}: the function has no argument {wrong[0]!r}.",
+            remedy=f"Its {count} arguments are counted from 0.",
+        )
+    chosen = tuple(i % count for i in chosen)
     if both := learned.intersection(chosen):
         raise complain(
             ValueError, f"argument {min(both)} is differentiated, and cannot be cut as a batch."

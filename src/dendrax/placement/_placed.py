@@ -56,11 +56,14 @@ class Placed:
         inputs: Inputs,
         rule: Rule,
         devices: Sequence[Any],
-        has_aux: bool,
+        *,
+        has_aux: bool = False,
+        grows: Sequence[int | None] | None = None,
     ):
         self.partition, self.rule, self.devices = partition, rule, tuple(devices)
         self.links: tuple[Link, ...] = ()
         self._runner, self._inputs, self._has_aux = runner, inputs, has_aux
+        self._grows = grows or [None] * len(partition.graph.outputs)
 
     @property
     def levels(self) -> tuple[tuple[int, int], ...]:
@@ -112,7 +115,8 @@ class Placed:
         **Returns:** a `Learner`, for `update`.
         """
         _check_optimizer(optimizer)
-        named = self.by_device(*args)
+        # A copy: what the caller does with its own arrays afterwards is its own business.
+        named = jax.tree.map(jnp.copy, self.by_device(*args))
         states = map(jax.jit(optimizer.init), named)
         placed = map(jax.device_put, states, self.devices)  # also what no parameter goes into
         return Learner(named, tuple(placed), optimizer)
@@ -170,6 +174,7 @@ class Placed:
 
     def params(self, learner: Learner) -> Any:
         """The parameters as they were given to the function, each on its device."""
+        self._check_learner(learner)
         named = {name: x for own in learner.parameters for name, x in own.items()}
         graph = self.partition.graph
         found = [named.get(graph[leaf].name) for leaf in graph.leaves]
@@ -179,7 +184,7 @@ class Placed:
 
     def _by_place(self, places: Sequence[int], args: tuple[Any, ...]) -> dict[int, Any]:
         """Arguments by their position in the function's signature."""
-        if any(map(_compat.is_tracer, jax.tree.leaves(args))):
+        if _compat.is_tracing() or any(map(_compat.is_tracer, jax.tree.leaves(args))):
             raise complain(
                 TypeError,
                 "a placed function hands arrays from device to device, and cannot be traced.",
@@ -227,9 +232,12 @@ class Placed:
         return self._value(results)
 
     def _value(self, results: list[Values]) -> Any:
-        """What the function returns: of several micro-batches the mean."""
-        call = self._inputs.call
-        loss, *aux = [_mean([found[p] for found in results]) for p in self.partition.graph.outputs]
+        """What the function returns, put together from several micro-batches."""
+        call, outputs = self._inputs.call, self.partition.graph.outputs
+        loss, *aux = [
+            _together([found[port] for found in results], axis)
+            for port, axis in zip(outputs, self._grows, strict=True)
+        ]
         value = jax.tree.unflatten(call.out_tree, [loss])
         return (value, call.aux(aux)) if self._has_aux else value
 
@@ -258,8 +266,10 @@ class Placed:
         return "\n".join(lines)
 
 
-def _mean(values: Sequence[Any]) -> Any:
-    """Of several micro-batches; a counter and the like is the same in all."""
+def _together(values: Sequence[Any], axis: int | None) -> Any:
+    """A result of several micro-batches: side by side if it grows with the batch, or the mean."""
+    if axis is not None:
+        return jnp.concatenate(values, axis)
     if len(values) == 1 or not jnp.issubdtype(values[0].dtype, jnp.inexact):
         return values[0]
     return functools.reduce(jnp.add, values) / len(values)

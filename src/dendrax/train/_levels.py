@@ -14,6 +14,8 @@ import numpy as np
 
 from dendrax import placement
 from dendrax._errors import complain
+from dendrax._gradient import is_wave
+from dendrax.rules import IL, Rule
 from dendrax.train._samples import Samples, chosen
 from dendrax.train._settings import Settings
 from dendrax.train._task import Task
@@ -27,7 +29,7 @@ class Levels:
     """A task whose model is on all devices of this process, by levels."""
 
     def __init__(self, task: Task, settings: Settings, learned: Any, kept: Any, samples: Samples):
-        _check(settings)
+        _check(settings, task.rule)
         self.task, self.settings = task, settings
         batch = samples[chosen(samples, settings.batch_size, settings.seed, 0)]
         self.placed = placement.place(
@@ -84,12 +86,25 @@ class Levels:
         return (moved if moves else state)._replace(alive=alive), numbers
 
 
-def _check(settings: Settings) -> None:
+def _check(settings: Settings, rule: Rule) -> None:
     if jax.process_count() > 1:
         raise complain(
             NotImplementedError,
             "sharding='levels' is for the devices of one process.",
             remedy="Use sharding='replicated' or 'fsdp' with several.",
+        )
+    if not is_wave(rule) and not isinstance(rule, IL):
+        raise complain(
+            ValueError,
+            f"sharding='levels' is for ZIL(), BP() and IL, not for {rule}.",
+            remedy="Use sharding='replicated' or 'fsdp'.",
+        )
+    if settings.batch_size % settings.micro_batches:
+        raise complain(
+            ValueError,
+            f"batch_size={settings.batch_size} cannot be split into {settings.micro_batches} "
+            "micro_batches.",
+            remedy="Use a multiple.",
         )
     if settings.chunks is not None:
         raise complain(
