@@ -148,7 +148,7 @@ class _Follower:
         link = self.links.setdefault((here, there), Link(here, there))
         link.add("value" if what == "value" else "error", size_in_bytes(var.aval))
         self.place[result] = there
-        if var in self.parameter:
+        if what == "value" and var in self.parameter:  # an error is one, whatever it is made of
             self.parameter[result] = self.parameter[var]
 
     def _compute(self, eqn: Any) -> None:
