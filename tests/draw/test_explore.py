@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import dendrax
 from dendrax import IL, ZIL
+from dendrax._arrivals import arrivals
 from dendrax._gradient import clamp_for
 from dendrax._graph import Port
 from dendrax.draw import _explore, _record
-from dendrax._arrivals import arrivals
 from dendrax.draw._record import LOST, STEPS, decode, encode, joined
 from dendrax.models import problem
 

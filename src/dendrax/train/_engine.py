@@ -205,12 +205,12 @@ class Run:
         self.journal.add(line)
 
     @property
-    def _seen(self) -> State:
+    def seen(self) -> State:
         """The state where an evaluation can see it: a model spread by levels is gathered."""
         return self.state if self._levels is None else self._levels.gathered(self.state)
 
     def _evaluation(self) -> dict[str, float]:
-        found, seen = {}, self._seen
+        found, seen = {}, self.seen
         if self.test is not None:
             measured = self._measured(self.test, seen)
             found = {f"test_{name}": value for name, value in measured.items()}
@@ -272,7 +272,7 @@ class Run:
 
     def _check_finite(self) -> None:
         """Never replace a good checkpoint by one that is of no use."""
-        if self.settings.nonfinite != "allow" and not bool(_finite(self._seen.learned)):
+        if self.settings.nonfinite != "allow" and not bool(_finite(self.seen.learned)):
             raise complain(
                 FloatingPointError,
                 f"The weights are not finite after update {self.step} of {self.total}, though loss "

@@ -21,7 +21,7 @@ from dendrax.train._distributed import together, wait_for_all
 from dendrax.train._engine import Moment, Run
 from dendrax.train._folder import Folder
 from dendrax.train._levels import Levels
-from dendrax.train._samples import as_samples
+from dendrax.train._samples import Samples, as_samples
 from dendrax.train._settings import Settings
 from dendrax.train._task import Task, take_apart
 from dendrax.train._update import State, start_state
@@ -126,32 +126,18 @@ def fit(
     tested = None if test is None else as_samples("test", test)
     learned, parts = take_apart(model)
     task = Task(parts, loss, rule, vertices, optimizer, measure, state is not None)
-    levels = None
-    if settings.sharding == "levels":
-        levels = Levels(task, settings, learned, state, samples)
-        devices, begun = one_device(levels.first), levels.begun
-    else:
-        devices = all_devices(settings.sharding, settings.batch_size)
-        _check_chunks(settings, devices)
-        begun = start_state(task, learned, state, devices)
+    devices, begun, levels = _begin(task, settings, learned, state, samples)
     place = None if folder is None else Folder(expanded("folder", folder), settings.keep)
-    known: dict[str, Any] = {}
+    known = {"rule": repr(rule), "vertices": vertices, **asdict(settings), **(about or {})}
+    known["devices by level"] = None if levels is None else len(levels.placed.devices)
     if place is not None:
-        known = {"rule": repr(rule), "vertices": vertices, **asdict(settings), **(about or {})}
         place.check(known, resume=resume)
     run = Run(task, settings, devices, samples, tested, place, begun, watch, levels)
     run.check_measures()
     try:
         with together():
             if place is not None:
-                wait_for_all()  # all have looked at the folder before one writes to it
-                if jax.process_index() == 0:
-                    place.claim(known, resume=resume)
-                wait_for_all()
-                _go_on(run, place, begun)
-                wait_for_all()
-                if jax.process_index() == 0:
-                    place.record(known)
+                _open(run, place, begun, known, resume=resume)
             with watch if isinstance(watch, Bar) and run.is_writer else nullcontext():
                 reason = run.learn()
     finally:
@@ -160,8 +146,34 @@ def fit(
     return _fitted(run, task, reason)
 
 
+def _begin(
+    task: Task, settings: Settings, learned: Any, kept: Any, samples: Samples
+) -> tuple[Devices, State, Levels | None]:
+    """Where batches go, the state before the first update, and the levels if they are placed."""
+    if settings.sharding == "levels":
+        levels = Levels(task, settings, learned, kept, samples)
+        return one_device(levels.first), levels.begun, levels
+    devices = all_devices(settings.sharding, settings.batch_size)
+    _check_chunks(settings, devices)
+    return devices, start_state(task, learned, kept, devices), None
+
+
+def _open(
+    run: Run, folder: Folder, begun: State, known: Mapping[str, Any], *, resume: bool
+) -> None:
+    """Claim the folder of a run, and go on with what is there."""
+    wait_for_all()  # all have looked at the folder before one writes to it
+    if jax.process_index() == 0:
+        folder.claim(known, resume=resume)
+    wait_for_all()
+    _go_on(run, folder, begun)
+    wait_for_all()
+    if jax.process_index() == 0:
+        folder.record(known)
+
+
 def _fitted(run: Run, task: Task, reason: str) -> Fitted:
-    state: State = run.state
+    state = run.seen
     return Fitted(
         task.parts.join(state.learned),
         state.kept,
