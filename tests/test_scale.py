@@ -71,6 +71,7 @@ def test_every_contestant_learns_the_same_bits(reports: dict[str, Report]):
     assert len(set(reports["zil"].losses)) == SETUP.num_updates
 
 
+@pytest.mark.slow
 def test_remat_learns_the_same_bits():
     setup = dataclasses.replace(SETUP, remat=True)
     assert differences({name: _train(setup, name) for name in ("jax", "zil")}) == []
@@ -105,6 +106,7 @@ def test_the_checksum_sees_one_bit(place: str):
     assert checksum(tree) == checksum({name: leaf.copy() for name, leaf in tree.items()})
 
 
+@pytest.mark.slow
 def test_a_process_reports_what_was_learned(
     reports: dict[str, Report], capsys: pytest.CaptureFixture[str]
 ):

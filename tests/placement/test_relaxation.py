@@ -57,7 +57,14 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize("rule", SETTINGS, ids=range(len(SETTINGS)))
+# `make test` has the start at zero, the mean over the batch, and the optimizer.
+CHOSEN = [
+    pytest.param(rule, id=str(i), marks=() if i in (0, 4, 5) else pytest.mark.slow)
+    for i, rule in enumerate(SETTINGS)
+]
+
+
+@pytest.mark.parametrize("rule", CHOSEN)
 def test_every_setting(rule):
     loss, args = _args("fc_resnet")
     with jax.numpy_dtype_promotion("standard"):
@@ -93,8 +100,8 @@ def test_marked_vertices():
     assert close(placed.value_and_grad(*args), expected)
 
 
-@pytest.mark.parametrize("batch", [None, "mean", 4])
-@pytest.mark.parametrize("pieces", [2, 4])
+@pytest.mark.parametrize("batch", [None, "mean", pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("pieces", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_micro_batches_share_one_energy(batch, pieces):
     """A mean over pieces must not change how the loss weighs against the internal errors."""
     p = problem("mlp", small=True)

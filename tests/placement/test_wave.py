@@ -43,7 +43,15 @@ def test_every_cut_operation_by_operation(case):
             assert same(placed.value_and_grad(*args), expected), cut
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+# Compiled, each takes seconds: `make test` has those that show most.
+QUICK = ("skip", "shared_weight", "scan", "remat_inside", "softmax", "custom_rule", "stop_gradient")
+COMPILED = [
+    pytest.param(case, id=case.name, marks=() if case.name in QUICK else pytest.mark.slow)
+    for case in CASES
+]
+
+
+@pytest.mark.parametrize("case", COMPILED)
 def test_graphs_compiled(case):
     args, argnums = case.make_args(), case.argnums
     count = min(3, _highest(case.fun, args, argnums) + 1)
@@ -98,7 +106,10 @@ def test_models_equal_one_device(name, dtype):
         assert same(placed.value_and_grad(*args), expected), count
 
 
-@pytest.mark.parametrize("name", ["mlp", "fc_resnet", "transformer"])
+MLP_ONLY = ["mlp", *(pytest.param(n, marks=pytest.mark.slow) for n in ("fc_resnet", "transformer"))]
+
+
+@pytest.mark.parametrize("name", MLP_ONLY)
 @pytest.mark.parametrize("pieces", [2, 4])
 def test_micro_batches(name, pieces):
     p = problem(name, small=True)
