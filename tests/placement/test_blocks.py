@@ -106,7 +106,9 @@ def test_a_shared_weight_lives_where_it_is_used_first():
     assert all(weight in ports for ports in parts.upward)
 
 
-@pytest.mark.parametrize("name", ["mlp", "resnet18", "transformer"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "transformer", pytest.param("resnet18", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("count", [2, 4])
 def test_blocks_are_about_equal_work(name, count):
     p = problem(name)

@@ -37,7 +37,11 @@ def _args(samples=8, layers=4):
 
 
 @pytest.mark.parametrize("rule", [dendrax.ZIL(), dendrax.IL(num_steps=4)], ids=["zil", "il"])
-@pytest.mark.parametrize("optimizer", [optax.sgd(0.1), optax.adam(0.01)], ids=["sgd", "adam"])
+@pytest.mark.parametrize(
+    "optimizer",
+    [pytest.param(optax.sgd(0.1), marks=pytest.mark.slow), optax.adam(0.01)],
+    ids=["sgd", "adam"],
+)
 def test_training_equals_training_on_one_device(rule, optimizer):
     params, x, y = _args()
 
@@ -218,7 +222,9 @@ def test_other_values_than_arrays_must_stay():
 # ---- the audit -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["mlp", "resnet18", "transformer"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "transformer", pytest.param("resnet18", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("rule", [dendrax.ZIL(), dendrax.IL(num_steps=2)], ids=["zil", "il"])
 def test_placements_are_local(name, rule):
     p = problem(name, small=True)

@@ -21,8 +21,8 @@ def _args(name, dtype="float64"):
     return p.loss, (p.model, p.inputs, p.target)
 
 
-@pytest.mark.parametrize("name", ["mlp", "fc_resnet", "rnn"])
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("name", ["mlp", "fc_resnet", pytest.param("rnn", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_equals_the_compiled_loop_of_one_device(name, count):
     loss, args = _args(name)
     rule = IL(num_steps=6, gamma=0.1)

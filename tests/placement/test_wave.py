@@ -29,7 +29,15 @@ def _highest(fun, args, argnums):
     return placed.levels[0][0]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+# Of these `make test` leaves the long ones to `make test-all`.
+LONG = ("mlp", "nested_scan", "scan", "integer_branch", "residual_blocks", "several_outputs")
+CUT = [
+    pytest.param(case, id=case.name, marks=pytest.mark.slow if case.name in LONG else ())
+    for case in CASES
+]
+
+
+@pytest.mark.parametrize("case", CUT)
 def test_every_cut_operation_by_operation(case):
     """Nothing is compiled, so nothing is fused, and the result is JAX's at any cut."""
     args, argnums = case.make_args(), case.argnums
@@ -72,7 +80,7 @@ def _check_program(program):
         assert same(placed.value_and_grad(*args), expected)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=5)
 @given(program=random_programs(max_instructions=6, max_depth=1))
 def test_random_programs(program):
     _check_program(program)
@@ -96,7 +104,7 @@ MODELS = ["mlp", "fc_resnet", "cnn", "rnn", "transformer"]
 
 
 @pytest.mark.parametrize("name", [*MODELS, pytest.param("resnet18", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_models_equal_one_device(name, dtype):
     p = problem(name, small=True, dtype=dtype)
     args = p.model, p.inputs, p.target

@@ -13,7 +13,7 @@ from tests.train.test_fit import fit, settings, with_nan_at
 LEVELS = settings(sharding="levels")
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", ["ZIL", "IL", pytest.param("BP", marks=pytest.mark.slow)])
 def test_it_learns_as_one_device_does(name):
     """To rounding: a batch that is split over devices is added up in another order."""
     several, whole = fit(rule=RULES[name], settings=LEVELS), fit(rule=RULES[name])
@@ -30,7 +30,7 @@ def test_micro_batches_learn_the_same():
     assert bits(pieces) != bits(whole)
 
 
-@pytest.mark.parametrize("name", ["ZIL", "IL"])
+@pytest.mark.parametrize("name", ["ZIL", pytest.param("IL", marks=pytest.mark.slow)])
 def test_a_run_goes_on_with_the_same_bits(tmp_path, name):
     more = {"rule": RULES[name], "test": samples(32, seed=1), "measure": measure}
     whole = fit(settings=LEVELS, **more)
