@@ -190,9 +190,11 @@ def test_a_learner_keeps_its_own_arrays():
     params = [jnp.array(w) for w in args[0]]
     placed = placement.place(_loss, params, *args[1:], devices=_blocks(2))
     learner = placed.init(optax.sgd(0.1), params)
+    expected, _ = placed.update(learner, *args[1:])
     for w in params:
         w.delete()
-    placed.update(learner, *args[1:])
+    value, _ = placed.update(learner, *args[1:])
+    assert same(value, expected)
 
 
 def test_new_arguments_must_fit():
