@@ -10,7 +10,7 @@ import pytest
 import dendrax
 from dendrax import ZIL
 from dendrax._graph import Port
-from dendrax._wavefront import run_forward
+from dendrax._local import linearise
 from dendrax.models import problem
 from tests.cases.graphs import GRAPHS, TIMED_GRAPHS
 from tests.compare import close, distance, same
@@ -31,25 +31,22 @@ def traced(case):
 
 
 def wave_errors(graph):
-    """Every error of the wavefront, by port, without the dynamics."""
-    leaves = graph.call.leaves()
-    outputs, pullbacks = run_forward(graph, graph.flow, leaves)
-    kept = {}
-
-    class Spy(dict):
-        def pop(self, port):
-            kept[port] = self[port]
-            return super().pop(port)
-
-    env = Spy({graph.outputs[0]: jnp.ones_like(outputs[0])})
-    for v in reversed(graph.vertices):
-        if pullbacks[v.index] is None:
-            continue
-        arrived = tuple(env.pop(Port(v.index, o)) for o in graph.flow.emitted[v.index])
-        waiting = tuple(env[v.inputs[k]] for k in graph.flow.summed[v.index])
-        targets = [v.inputs[k] for k in graph.flow.received[v.index]]
-        env.update(zip(targets, pullbacks[v.index]((waiting, arrived)), strict=True))
-    return kept
+    """Every error of the wave, by port, without the dynamics."""
+    flow, pullbacks = graph.flow, {}
+    values = dict(zip(map(Port, graph.leaves), graph.call.leaves(), strict=True))
+    for v in graph.vertices:
+        if v.function is not None:
+            inputs = [values[port] for port in v.inputs]
+            ends = flow.emitted[v.index], flow.received[v.index], flow.summed[v.index]
+            outputs, pullbacks[v.index] = linearise(v.function, inputs, *ends)
+            values.update((Port(v.index, o), value) for o, value in enumerate(outputs))
+    found = {graph.outputs[0]: jnp.ones_like(values[graph.outputs[0]])}
+    for v in reversed(graph.active):
+        arrived = tuple(found[Port(v.index, o)] for o in flow.emitted[v.index])
+        waiting = tuple(found[v.inputs[k]] for k in flow.summed[v.index])
+        targets = [v.inputs[k] for k in flow.received[v.index]]
+        found.update(zip(targets, pullbacks[v.index]((waiting, arrived)), strict=True))
+    return found
 
 
 @pytest.mark.parametrize("case", TIMED_GRAPHS)

@@ -212,10 +212,28 @@ def test_moment_of_a_vertex_without_error():
         result.epsilon[99]
 
 
-def test_python_branch_on_a_parameter():
-    with pytest.raises(jax.errors.ConcretizationTypeError) as error:
-        dendrax.grad(lambda z: z if z > 0 else -z)(1.0)
-    assert "jnp.where or jax.lax.cond" in "".join(error.value.__notes__)
+BRANCHES = {
+    "bool": lambda z: z if z > 0 else -z,
+    "int": lambda z: z * int(z),
+    "numpy": lambda z: z * np.asarray(z),
+    "mask": lambda z: jnp.sum(jnp.ones(3)[jnp.stack([z, z, z]) > 0] * z),
+}
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_python_branch_on_a_parameter(name):
+    """A rule that moves value nodes runs the function at other values than those that are known."""
+    raised = []
+    for call in (
+        lambda: dendrax.grad(BRANCHES[name], rule=dendrax.IL())(1.0),
+        lambda: dendrax.trace(BRANCHES[name], 1.0),
+    ):
+        with pytest.raises((TypeError, IndexError)) as error:
+            call()
+        raised.append(error.value)
+        assert "jnp.where or jax.lax.cond" in "".join(error.value.__notes__)
+    assert type(raised[0]) is type(raised[1])
+    assert type(raised[0]).__module__ == "jax.errors"
 
 
 def test_unknown_vertex_name():

@@ -1,6 +1,7 @@
 """What a bug would look like: each is put in on purpose, and the tests' own checks must notice."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import dendrax
-from dendrax import ZIL, _dynamics, _equations, _level, _local, _open, _wavefront
+from dendrax import ZIL, _compat, _dynamics, _equations, _level, _local, _regions
 from dendrax.rules import zil
 from tests.compare import distance, same
 
@@ -33,7 +34,8 @@ def dynamics_distance():
 
 
 def wave_is_exact():
-    _open._kept_body_graph.cache_clear()
+    _regions._make_once.cache_clear()
+    _local._operations.clear()
     return same(jax.jit(dendrax.grad(loss))(W, X), jax.jit(jax.grad(loss))(W, X))
 
 
@@ -73,17 +75,15 @@ def test_levels_by_minimum_distance(monkeypatch):
 
 
 def test_one_broken_pullback(monkeypatch):
-    linearise = _local.linearise
+    """Wrong by less than one unit in the last place of most numbers."""
+    send = _local.Pullback.send
 
-    def broken(function, *settings):
-        outputs, pullback = linearise(function, *settings)
-        if getattr(function, "primitive", "") != "tanh":
-            return outputs, pullback
-        return outputs, jax.tree_util.Partial(
-            lambda pull, given: tuple(m * (1 + 1e-12) for m in pull(given)), pullback
-        )
+    def broken(self, errors, sums):
+        if any(eqn.primitive.name == "mul" for eqn in self.linear.jaxpr.eqns):
+            errors = [error * (1 + 1e-12) for error in errors]
+        send(self, errors, sums)
 
-    monkeypatch.setattr(_wavefront, "linearise", broken)
+    monkeypatch.setattr(_local.Pullback, "send", broken)
     assert not wave_is_exact()
 
 
@@ -94,24 +94,18 @@ def test_another_order_of_additions(monkeypatch):
     assert 0 < dynamics_distance() < 1e-12
 
 
-def test_sums_that_do_not_pass_through_the_pullback(monkeypatch):
+def test_terms_that_are_added_up_first(monkeypatch):
     """Adding a finished message to the sum, instead of its terms one by one, shows as well."""
-    linearise = _local.linearise
+    send = _local.Pullback.send
 
-    def apart(function, inputs, emitted, received, summed, leaders):
-        outputs, pullback = linearise(function, inputs, emitted, received, ())
+    def apart(self, errors, sums):
+        own = [_compat.new_sum(var.aval) for var in self.linear.jaxpr.invars]
+        send(self, errors, own)
+        for total, message in zip(sums, map(_compat.summed, own), strict=True):
+            if message is not None:
+                total.accum(message)
 
-        def pull(pullback, given):
-            waiting, errors = given
-            sums = dict(zip(summed, waiting, strict=True))
-            messages = pullback(((), errors))
-            return tuple(
-                sums[k] + m if k in sums else m for k, m in zip(received, messages, strict=True)
-            )
-
-        return outputs, jax.tree_util.Partial(pull, pullback)
-
-    monkeypatch.setattr(_wavefront, "linearise", apart)
+    monkeypatch.setattr(_local.Pullback, "send", apart)
 
     def several_terms(x):
         return jnp.sum(jnp.sin(jnp.tanh(x)) * x)
@@ -120,6 +114,22 @@ def test_sums_that_do_not_pass_through_the_pullback(monkeypatch):
     found = jax.jit(dendrax.grad(several_terms))(x)
     assert not same(found, jax.jit(jax.grad(several_terms))(x))
     assert distance(found, jax.jit(jax.grad(several_terms))(x)) < 1e-12
+
+
+def test_messages_added_in_program_order(monkeypatch):
+    """The wave adds the messages of a vertex's users in reverse program order, as JAX does."""
+
+    def in_program_order(self, message):
+        if hasattr(message, "dtype"):
+            self.messages = [message, *getattr(self, "messages", [])]
+            self.val = functools.reduce(jnp.add, self.messages)
+
+    monkeypatch.setattr(_compat.Sum, "accum", in_program_order)
+    found = jax.jit(dendrax.grad(loss))(W, X)
+    monkeypatch.undo()
+    expected = jax.jit(jax.grad(loss))(W, X)
+    assert not same(found, expected)
+    assert distance(found, expected) < 1e-12
 
 
 def test_errors_rounded_on_the_way(monkeypatch):

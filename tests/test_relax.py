@@ -207,6 +207,18 @@ def test_a_batch_at_another_axis():
         dendrax.grad(mixed, rule=rule)(third, x)
 
 
+def test_an_empty_batch():
+    """A mean over no sample: the value is not a number, and nothing is learned, as by JAX."""
+
+    def loss(w, x):
+        return jnp.mean((jnp.tanh(x @ w[0]) @ w[1]) ** 2)
+
+    args = [jnp.ones((3, 4)), jnp.ones((4, 2))], jnp.ones((0, 3))
+    for rule in (IL(3, batch="mean"), ErrorPC(3, batch="mean"), IL(3)):
+        found = dendrax.value_and_grad(loss, rule=rule)(*args)
+        assert same(found, jax.value_and_grad(loss)(*args))
+
+
 def test_a_batch_behind_features_of_equal_size():
     """Two hidden layers of 4 units, columns are samples: the batch is 5, not 4."""
 

@@ -10,13 +10,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dendrax import _regions  # noqa: F401  (registers how the wave runs inside regions)
+from dendrax import (
+    _compat,
+    _regions,  # noqa: F401  (registers how the wave runs inside regions)
+)
 from dendrax._call import (
+    Arguments,
     Call,
     check_parameters,
     check_scalar,
     flatten_arguments,
     normalise_argnums,
+    record_call,
     trace_call,
 )
 from dendrax._check_graph import checked
@@ -31,13 +36,13 @@ from dendrax._gradient import (
     run_loss_over_time,
     run_over_time,
     run_rule,
-    run_wave,
 )
 from dendrax._graph import Graph
 from dendrax._level import LevelledGraph, level_graph
+from dendrax._network import evaluate
 from dendrax._relax import Relaxation
 from dendrax._vertices import CHOICES, with_vertices
-from dendrax._wavefront import run_backward, run_forward
+from dendrax._wavefront import Tape, send_back
 from dendrax.rules import ZIL, Rule, Timed
 
 VERTICES = ("primitive", *CHOICES)
@@ -118,18 +123,36 @@ def _value_and_grad(
     @functools.wraps(fun)
     def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         with speaking_as(name):
-            graph, call = _trace(fun, args, kwargs, argnums, has_aux=has_aux)
-            check_scalar(graph, call)
-            leaves = call.leaves()
             if is_wave(rule):
-                outputs, found = run_wave(graph, leaves)
+                outputs, found, call = _by_wave(fun, args, kwargs, argnums, has_aux)
             else:
-                outputs, found = run_loss_over_time(graph, leaves, rule, vertices or rule.vertices)
+                graph, call = _trace(fun, args, kwargs, argnums, has_aux=has_aux)
+                check_scalar(_root_avals(graph), call, graph[graph.outputs[0].vertex].source)
+                outputs, found = run_loss_over_time(
+                    graph, call.leaves(), rule, vertices or rule.vertices
+                )
             value = jax.tree.unflatten(call.out_tree, outputs[:1])
             result = (value, call.aux(outputs[1:])) if has_aux else value
             return result, call.gradient(found)
 
     return both
+
+
+def _by_wave(
+    fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, has_aux: bool
+) -> tuple[list[Any], list[Any], Call]:
+    """The results of a loss and the errors at what is differentiated, by one pass."""
+    arguments, chosen = _arguments(fun, args, kwargs, argnums)
+    outputs, tape, call = record_call(fun, arguments, chosen, has_aux=has_aux)
+    count = call.out_tree.num_leaves
+    check_scalar(list(map(_compat.aval_of, outputs[:count])), call, tape.layout.source_of_output())
+    errors = [jax.lax.full_like(outputs[0], 1)] + [None] * (len(outputs) - 1)
+    return outputs, send_back(tape, errors), call
+
+
+def _root_avals(graph: Graph) -> list[Any]:
+    pairs = zip(graph.outputs, graph.roots, strict=True)
+    return [graph[port.vertex].outputs[port.output] for port, root in pairs if root]
 
 
 def vjp(
@@ -162,37 +185,50 @@ def vjp(
     with speaking_as("dendrax.vjp"):
         check_settings(fun, rule, vertices)
         argnums = tuple(range(len(primals)))
-        graph, call = _trace(fun, primals, {}, argnums, has_aux=has_aux, allow_int=True)
-        leaves = call.leaves()
-        outputs, pullbacks = run_forward(graph, graph.wave, leaves)
-        count = sum(graph.roots)
         if is_wave(rule):
-            pull = functools.partial(_pull_wave, graph, call.without_values())
-            pullback = jax.tree_util.Partial(pull, pullbacks)
+            arguments, _ = _arguments(fun, primals, {}, argnums, allow_int=True)
+            outputs, tape, call = record_call(fun, arguments, argnums, has_aux=has_aux)
+            pull, kept = _pull_wave, tape
         else:
-            settings = rule, vertices or rule.vertices
-            pull = functools.partial(_pull_dynamics, graph, call.without_values(), *settings)
-            pullback = jax.tree_util.Partial(pull, leaves)
+            graph, call = _trace(fun, primals, {}, argnums, has_aux=has_aux, allow_int=True)
+            kept = call.leaves()
+            values = evaluate(graph, kept)
+            outputs = [values[port] for port in graph.outputs]
+            pull = functools.partial(_pull_dynamics, graph, rule, vertices or rule.vertices)
+        count = call.out_tree.num_leaves
+        avals = tuple(map(_compat.aval_of, outputs[:count]))
+        pull = functools.partial(pull, call.without_values(), avals)
         value = jax.tree.unflatten(call.out_tree, outputs[:count])
+        pullback = jax.tree_util.Partial(pull, kept)
         return (value, pullback, call.aux(outputs[count:])) if has_aux else (value, pullback)
 
 
-def _pull_wave(graph: Graph, call: Call, pullbacks: Any, cotangent: Any) -> Any:
+def _pull_wave(call: Call, avals: tuple[Any, ...], tape: Tape, cotangent: Any) -> Any:
     with speaking_as("dendrax.vjp"):
-        errors = _output_errors(graph, call, cotangent)
-        return call.gradient(run_backward(graph, graph.wave, pullbacks, errors))
+        errors = _output_errors(call, avals, cotangent)
+        errors += [None] * (len(tape.layout.outputs) - len(errors))
+        return call.gradient(send_back(tape, errors))
 
 
 def _pull_dynamics(
-    graph: Graph, call: Call, rule: Rule, vertices: str, leaves: Any, cotangent: Any
+    graph: Graph,
+    rule: Rule,
+    vertices: str,
+    call: Call,
+    avals: tuple[Any, ...],
+    leaves: Any,
+    cotangent: Any,
 ) -> Any:
     with speaking_as("dendrax.vjp"):
-        errors = _output_errors(graph, call, cotangent)
+        errors = _output_errors(call, avals, cotangent)
+        errors += [None] * (len(graph.outputs) - len(errors))
+        pairs = zip(errors, graph.outputs, strict=True)
+        errors = [error if graph.carries(port) else None for error, port in pairs]
         return call.gradient(run_over_time(graph, rule, vertices, leaves, errors)[1])
 
 
-def _output_errors(graph: Graph, call: Call, cotangent: Any) -> list[Any]:
-    """A cotangent as one error per output of the graph, checked as JAX checks it."""
+def _output_errors(call: Call, avals: tuple[Any, ...], cotangent: Any) -> list[Any]:
+    """A cotangent as one error per result, checked as JAX checks it."""
     leaves, tree = jax.tree.flatten(cotangent)
     if tree != call.out_tree:
         raise complain(
@@ -201,9 +237,7 @@ def _output_errors(graph: Graph, call: Call, cotangent: Any) -> list[Any]:
             remedy="Pass one cotangent shaped like the result.",
         )
     errors = []
-    for leaf, port in zip(leaves, graph.outputs, strict=False):
-        aval = graph[port.vertex].outputs[port.output]
-        carries = graph[port.vertex].carries[port.output]
+    for leaf, aval in zip(leaves, avals, strict=True):
         expected = aval.to_tangent_aval()
         given = leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf, expected.dtype)
         if jnp.shape(given) != expected.shape or given.dtype != expected.dtype:
@@ -213,8 +247,8 @@ def _output_errors(graph: Graph, call: Call, cotangent: Any) -> list[Any]:
                 f"calls for {expected.dtype} and shape {expected.shape}.",
                 remedy="Pass one cotangent shaped like the result, of the same dtype.",
             )
-        errors.append(jnp.asarray(given) if carries else None)
-    return errors + [None] * (len(graph.outputs) - len(errors))
+        errors.append(None if given.dtype == jax.dtypes.float0 else jnp.asarray(given))
+    return errors
 
 
 @public("dendrax.trace")
@@ -342,13 +376,25 @@ def _trace(
     allow_int: bool = False,
     trace_data: bool = False,
 ) -> tuple[Graph, Call]:
+    arguments, chosen = _arguments(fun, args, kwargs, argnums, allow_int, trace_data)
+    graph, call = trace_call(fun, arguments, chosen, has_aux=has_aux)
+    return checked(graph), call
+
+
+def _arguments(
+    fun: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    argnums: Any,
+    allow_int: bool = False,
+    trace_data: bool = False,
+) -> tuple[Arguments, int | tuple[int, ...]]:
     _check_callable(fun)
     chosen = normalise_argnums(argnums, len(args))
     indices = (chosen,) if isinstance(chosen, int) else chosen
     arguments = flatten_arguments(fun, args, kwargs, indices, trace_data)
     check_parameters(arguments, allow_int=allow_int)
-    graph, call = trace_call(fun, arguments, chosen, has_aux=has_aux)
-    return checked(graph), call
+    return arguments, chosen
 
 
 def check_settings(fun: Any, rule: Any, vertices: Any) -> None:

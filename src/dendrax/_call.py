@@ -1,4 +1,4 @@
-"""A user's function and its arguments -> jaxpr -> `Graph`, and the way back to the user's trees.
+"""A user's function and its arguments -> `Tape` or `Graph`, and the way back to the user's trees.
 
 What is differentiated is traced. For `dendrax.value_and_grad` and its kin everything else is handed
 to the function as it is, as `jax.grad` does: numbers may decide Python branches, strings may choose
@@ -22,7 +22,9 @@ from dendrax import _compat
 from dendrax._errors import complain, nobody_speaking
 from dendrax._graph import Graph
 from dendrax._local import is_inexact
+from dendrax._stage import stage
 from dendrax._trace import build_graph
+from dendrax._wavefront import Tape, record
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,19 +137,23 @@ class Call:
 def _absent_error(leaf: Any) -> Any:
     aval = leaf if _compat.is_aval(leaf) else _compat.aval_of(leaf)
     if is_inexact(aval):
-        return jnp.zeros(aval.shape, aval.dtype)
+        return _compat.zeros(aval)
     return np.zeros(aval.shape, jax.dtypes.float0)
 
 
 @dataclass
 class _Results:
-    """Filled in while tracing: the trees of the results, and what of them JAX cannot trace."""
+    """Filled in while the function runs: the trees of its results, and what JAX cannot trace."""
 
     out_tree: Any = None
     aux_tree: Any = None
     static: Sequence[tuple[int, Any]] = ()
-    num_outputs: int = 0
-    num_aux: int = 0
+
+    def traced(self, aux: Sequence[Any]) -> list[Any]:
+        """Those auxiliary results that are arrays. The others are noted."""
+        dynamic = [isinstance(leaf, (jax.Array, np.ndarray, np.generic)) for leaf in aux]
+        self.static = [(i, leaf) for i, leaf in enumerate(aux) if not dynamic[i]]
+        return [leaf for leaf, flag in zip(aux, dynamic, strict=True) if flag]
 
     def aux(self, values: Sequence[Any]) -> Any:
         """The auxiliary results, from those that were traced."""
@@ -192,9 +198,10 @@ def _argument_names(fun: Callable[..., Any], count: int) -> list[str]:
 
 def normalise_argnums(argnums: Any, num_args: int) -> int | tuple[int, ...]:
     """``argnums`` as non-negative integers, checked against the number of arguments."""
-    single = not isinstance(argnums, Sequence)
+    single = not isinstance(argnums, Sequence) and np.ndim(argnums) == 0
+    given: Any = [argnums] if single else argnums
     try:
-        indices = [operator.index(i) for i in ([argnums] if single else argnums)]
+        indices = [operator.index(i) for i in given]
     except TypeError:
         raise complain(
             TypeError,
@@ -236,6 +243,36 @@ def check_parameters(arguments: Arguments, *, allow_int: bool = False) -> None:
             )
 
 
+def record_call(
+    fun: Callable[..., Any],
+    arguments: Arguments,
+    argnums: int | tuple[int, ...],
+    *,
+    has_aux: bool = False,
+) -> tuple[list[Any], Tape, Call]:
+    """Run a call and record it for the wave.
+
+    **Returns:** the function's results (the auxiliary ones last), the tape, and the call.
+    """
+    results = _Results()
+
+    def flat(*traced: Any) -> list[Any]:
+        outputs, aux = _flatten_results(arguments.call(fun, traced), has_aux, results)
+        return [*outputs, *aux]
+
+    values = [jnp.asarray(leaf) for leaf in arguments.traced_leaves()]
+    active = [is_inexact(_compat.aval_of(value)) for value in values]
+    outputs, tape = record(flat, values, active)
+    return outputs, tape, Call(arguments, (), results.out_tree, results.aux, argnums)
+
+
+_NOT_KNOWN = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+
+
 def trace_call(
     fun: Callable[..., Any],
     arguments: Arguments,
@@ -247,15 +284,17 @@ def trace_call(
     results = _Results()
 
     def flat(*traced: Any) -> list[Any]:
-        return _flatten_results(arguments.call(fun, traced), has_aux, results)
+        outputs, aux = _flatten_results(arguments.call(fun, traced), has_aux, results)
+        return [*outputs, *results.traced(aux)]
 
     values = [jnp.asarray(leaf) for leaf in arguments.traced_leaves()]
     try:
-        jaxpr = jax.make_jaxpr(flat)(*values)
-    except jax.errors.ConcretizationTypeError as error:
+        jaxpr = stage(flat, *values)
+    except _NOT_KNOWN as error:
         error.add_note(
-            "dendrax traces the function, as jax.jit does: what is differentiated cannot decide "
-            "Python branches or become a Python number. Use jnp.where or jax.lax.cond."
+            "dendrax traces the function, as jax.jit does, to run it at other values as well: what "
+            "is differentiated cannot decide Python branches or become a Python number. Use "
+            "jnp.where or jax.lax.cond."
         )
         raise
     pairs = zip(arguments.names, arguments.parameter, arguments.traced, strict=True)
@@ -265,12 +304,13 @@ def trace_call(
         parameter and is_inexact(var.aval)
         for (_, parameter), var in zip(traced, jaxpr.jaxpr.invars, strict=True)
     ]
-    roots = [True] * results.num_outputs + [False] * results.num_aux
+    num_outputs = results.out_tree.num_leaves
+    roots = [True] * num_outputs + [False] * (len(jaxpr.jaxpr.outvars) - num_outputs)
     graph = build_graph(jaxpr, active, names, roots)
     return graph, Call(arguments, tuple(jaxpr.consts), results.out_tree, results.aux, argnums)
 
 
-def _flatten_results(results: Any, has_aux: bool, notes: _Results) -> list[Any]:
+def _flatten_results(results: Any, has_aux: bool, notes: _Results) -> tuple[list[Any], list[Any]]:
     results, aux = as_pair(results) if has_aux else (results, ())
     outputs, notes.out_tree = jax.tree.flatten(results)
     for value in outputs:
@@ -282,11 +322,7 @@ def _flatten_results(results: Any, has_aux: bool, notes: _Results) -> list[Any]:
                 remedy="Return arrays and numbers; other results can go into aux (has_aux=True).",
             )
     leaves, notes.aux_tree = jax.tree.flatten(aux)
-    dynamic = [isinstance(leaf, (jax.Array, np.ndarray, np.generic)) for leaf in leaves]
-    notes.static = [(i, leaf) for i, leaf in enumerate(leaves) if not dynamic[i]]
-    kept = [leaf for i, leaf in enumerate(leaves) if dynamic[i]]
-    notes.num_outputs, notes.num_aux = len(outputs), len(kept)
-    return [*outputs, *kept]
+    return outputs, leaves
 
 
 def as_pair(results: Any) -> tuple[Any, Any]:
@@ -301,23 +337,22 @@ def as_pair(results: Any) -> tuple[Any, Any]:
     return result, aux
 
 
-def check_scalar(graph: Graph, call: Call) -> None:
-    """A loss must be a real scalar."""
-    if sum(graph.roots) != 1:
+def check_scalar(avals: Sequence[Any], call: Call, source: str) -> None:
+    """A loss must be a real scalar. ``avals`` are the types of the results, aux left out."""
+    if len(avals) != 1:
         raise complain(
             TypeError,
             "the gradient is only defined for functions with one scalar output, but this one "
             f"returned {call.out_tree}.",
             remedy="Return the loss alone, or (loss, aux) with has_aux=True.",
         )
-    vertex = graph[graph.outputs[0].vertex]
-    aval = vertex.outputs[graph.outputs[0].output]
+    (aval,) = avals
     if aval.shape != ():
         raise complain(
             TypeError,
             "the gradient is only defined for scalar-output functions; the output had shape "
             f"{aval.shape}.",
-            source=vertex.source,
+            source=source,
             remedy="Reduce the loss, for instance with jnp.mean, or use dendrax.vjp.",
         )
     if not jnp.issubdtype(aval.dtype, jnp.floating):
@@ -325,6 +360,6 @@ def check_scalar(graph: Graph, call: Call) -> None:
             TypeError,
             "requires real-valued outputs (a sub-dtype of np.floating), but the output is "
             f"{aval.dtype}.",
-            source=vertex.source,
+            source=source,
             remedy="For complex outputs use dendrax.vjp, or take a real part or absolute value.",
         )

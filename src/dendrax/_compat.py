@@ -4,6 +4,8 @@ Everything here comes from ``jax.extend`` where that offers it. Nothing else in 
 ``jax.extend`` or ``jax._src``; a test enforces that.
 """
 
+from __future__ import annotations
+
 import functools
 import os
 from collections.abc import Callable, Sequence
@@ -11,9 +13,17 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import distributed
-from jax._src.ad_util import zeros_like_aval
-from jax._src.core import trace_state_clean
+from jax._src import config, distributed
+from jax._src.ad_util import Zero, zeros_like_aval
+from jax._src.core import (
+    Trace,
+    is_literalable,
+    set_current_trace,
+    take_current_trace,
+    to_concrete_value,
+    trace_state_clean,
+)
+from jax._src.interpreters import ad
 from jax.core import Tracer
 from jax.extend import core as jex_core
 from jax.extend import source_info_util
@@ -79,9 +89,9 @@ def is_aval(value: Any) -> bool:
     return hasattr(value, "to_tangent_aval")
 
 
-def called_jaxpr(eqn: JaxprEqn) -> ClosedJaxpr:
+def called_jaxpr(params: dict[str, Any]) -> ClosedJaxpr:
     """The jaxpr that a ``jit`` (or another call) carries."""
-    return closed(eqn.params["jaxpr" if "jaxpr" in eqn.params else "call_jaxpr"])
+    return closed(params["jaxpr" if "jaxpr" in params else "call_jaxpr"])
 
 
 def closed(jaxpr: Any) -> ClosedJaxpr:
@@ -92,6 +102,12 @@ def closed(jaxpr: Any) -> ClosedJaxpr:
 def as_function(jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:
     """The function that a closed jaxpr describes: flat arguments in, list of results out."""
     return jex_core.jaxpr_as_fun(jaxpr)
+
+
+def as_open_function(jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:
+    """As `as_function`, with the jaxpr's constants for first arguments."""
+    inputs = [*jaxpr.jaxpr.constvars, *jaxpr.jaxpr.invars]
+    return as_function(with_equations(jaxpr.jaxpr, jaxpr.eqns, inputs, jaxpr.jaxpr.outvars))
 
 
 def unique_vars(atoms: Sequence[Atom]) -> list[Var]:
@@ -137,13 +153,13 @@ def live_equations(eqns: Sequence[JaxprEqn], outvars: Sequence[Atom]) -> list[Ja
     return kept[::-1]
 
 
-def dependencies(jaxpr: ClosedJaxpr, given: Sequence[int] | None = None) -> list[int]:
+def dependencies(jaxpr: Jaxpr, given: Sequence[int] | None = None) -> list[int]:
     """For each result, a bit mask of the arguments that it depends on. Looks into inner jits.
 
     ``given`` are the masks of the arguments themselves; by default argument ``i`` has bit ``i``.
     """
-    given = [1 << i for i in range(len(jaxpr.jaxpr.invars))] if given is None else given
-    masks: dict[Any, int] = dict(zip(jaxpr.jaxpr.invars, given, strict=True))
+    given = [1 << i for i in range(len(jaxpr.invars))] if given is None else given
+    masks: dict[Any, int] = dict(zip(jaxpr.invars, given, strict=True))
 
     def read(atom: Any) -> int:
         return masks.get(atom, 0) if isinstance(atom, Var) else 0
@@ -151,22 +167,34 @@ def dependencies(jaxpr: ClosedJaxpr, given: Sequence[int] | None = None) -> list
     for eqn in jaxpr.eqns:
         sources = list(map(read, eqn.invars))
         if eqn.primitive.name in JIT_PRIMITIVES:
-            found = dependencies(called_jaxpr(eqn), sources)
+            found = dependencies(called_jaxpr(eqn.params).jaxpr, sources)
         else:
             found = [functools.reduce(int.__or__, sources, 0)] * len(eqn.outvars)
         masks.update(zip(eqn.outvars, found, strict=True))
-    return [read(atom) for atom in jaxpr.jaxpr.outvars]
+    return [read(atom) for atom in jaxpr.outvars]
 
 
-def carries_function(eqn: JaxprEqn) -> bool:
-    """Whether an equation carries a function in its parameters: a jaxpr, or something to call."""
-    values = [item for v in eqn.params.values() for item in (v if isinstance(v, tuple) else (v,))]
-    return any(isinstance(item, (Jaxpr, ClosedJaxpr)) or callable(item) for item in values)
+def carries_function(params: dict[str, Any]) -> bool:
+    """Whether the parameters of an equation hold a function: a jaxpr, or something to call.
+
+    How a ``scatter`` combines numbers does not count: that function is JAX's own.
+    """
+    given = [value for name, value in params.items() if name != "update_jaxpr"]
+    values = [item for v in given for item in (v if isinstance(v, tuple) else (v,))]
+    return any(
+        isinstance(item, (Jaxpr, ClosedJaxpr)) or (callable(item) and not isinstance(item, type))
+        for item in values
+    )
 
 
-def source_line(eqn: JaxprEqn) -> str:
-    """The user's source line that made an equation, as ``file.py:12 (function)``."""
-    frames = source_info_util.summarize(eqn.source_info, num_frames=16).split("\n")[::-1]
+def current_source() -> Any:
+    """Where in the user's program we are, for `source_line`."""
+    return source_info_util.current()
+
+
+def source_line(source_info: Any) -> str:
+    """The user's source line behind some ``source_info``, as ``file.py:12 (function)``."""
+    frames = source_info_util.summarize(source_info, num_frames=16).split("\n")[::-1]
     own = [frame for frame in frames if not any(name in frame for name in _LIBRARIES)]
     return (own or frames)[0]
 
@@ -176,9 +204,15 @@ def is_debugging(eqn: JaxprEqn) -> bool:
     return eqn.primitive.name in ("debug_callback", "debug_print")
 
 
-def has_references(eqn: JaxprEqn) -> bool:
-    """Whether an equation reads, writes or makes a mutable array reference."""
-    return any(hasattr(atom.aval, "inner_aval") for atom in (*eqn.invars, *eqn.outvars))
+def has_effects(primitive: Any, params: dict[str, Any]) -> bool:
+    """Whether an operation does more than to compute its results."""
+    inner = [value for value in params.values() if isinstance(value, (Jaxpr, ClosedJaxpr))]
+    return "callback" in primitive.name or any(jaxpr.effects for jaxpr in inner)
+
+
+def has_references(primitive: Any, avals: Sequence[Any]) -> bool:
+    """Whether an operation reads, writes or makes a mutable array reference."""
+    return primitive.ref_primitive or any(hasattr(aval, "inner_aval") for aval in avals)
 
 
 def zeros(aval: Any) -> Any:
@@ -202,3 +236,202 @@ def round_to_own_precision(value: Any) -> Any:
         return value
     info = jax.numpy.finfo(dtype)
     return jax.lax.reduce_precision(value, exponent_bits=info.nexp, mantissa_bits=info.nmant)
+
+
+# ---- what is remembered of a vertex --------------------------------------------------------------
+
+
+def trace_context() -> Any:
+    """The settings of JAX that tracing depends on (float64, meshes, precision), as a key."""
+    return config.trace_context()
+
+
+def is_literal(value: Any) -> bool:
+    """Whether JAX writes a value into a program as a number of it, rather than handing it in."""
+    return np.ndim(value) == 0 and not is_tracer(value) and is_literalable(value)
+
+
+def linear_program(pullback: Any) -> tuple[Jaxpr, list[bool], list[Any]]:
+    """What a pullback of `jax.vjp` is made of.
+
+    **Returns:** the linear map from tangents at the inputs to tangents at the outputs, whose
+    constants are the residuals; which outputs have a tangent at all; and the residuals.
+    """
+    if hasattr(pullback, "opaque_residuals"):
+        spec, known, jaxpr, _ = pullback.fun.args
+        given = jax.tree.leaves(pullback.args_res, is_leaf=_is_not_needed)
+        sources = (pullback.opaque_residuals, given)
+        residuals = [sources[place.primal][place.idx] for place in spec]
+        return jaxpr, [not flag for flag in known], residuals
+    (inner,) = pullback.args  # JAX before 0.9
+    values, jaxpr = inner.func.args
+    return jaxpr, [not value.is_known() for value in values], list(inner.args[0])
+
+
+def _is_not_needed(value: Any) -> bool:
+    return type(value).__name__ == "NotNeeded"
+
+
+Sum = ad.ValAccum  # `accum(message)` adds a message, `freeze()` gives the sum
+
+
+def new_sum(aval: Any) -> Sum:
+    """An empty sum of messages to a value of type ``aval``."""
+    tangent = aval.to_tangent_aval()
+    return Sum(tangent.to_ct_aval() if hasattr(tangent, "to_ct_aval") else tangent)
+
+
+def summed(messages: Sum | None) -> Any:
+    """What has been added up so far; ``None`` if nothing was."""
+    value = None if messages is None else messages.freeze()
+    return None if type(value) is Zero else value
+
+
+def transpose(
+    jaxpr: Jaxpr, residuals: Sequence[Any], errors: Sequence[Any], sums: Sequence[Sum]
+) -> None:
+    """Send errors (``None``: absent) back through a linear map, adding term by term to ``sums``."""
+    pairs = zip(jaxpr.outvars, errors, strict=True)
+    given = [new_sum(var.aval).freeze() if error is None else error for var, error in pairs]
+    ad.backward_pass3(jaxpr, True, residuals, sums, given)
+
+
+def with_outputs(jaxpr: Jaxpr, outvars: Sequence[Atom]) -> Jaxpr:
+    """The same jaxpr with other results."""
+    return jaxpr.replace(outvars=list(outvars), debug_info=_unknown_names(jaxpr.debug_info))
+
+
+def program_of(jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:
+    """As `as_function`, quicker where the equations are plain operations.
+
+    The operations count as the user's at the line that is running now, not at the line that was
+    running when the jaxpr was made.
+    """
+    if any("get_bind_params" in vars(type(eqn.primitive)) for eqn in jaxpr.eqns):
+        return as_function(jaxpr)
+    inputs = [*jaxpr.jaxpr.constvars, *jaxpr.jaxpr.invars]
+
+    def run(*values: Any) -> list[Any]:
+        env = dict(zip(inputs, (*jaxpr.consts, *values), strict=True))
+
+        def read(atom: Atom) -> Any:
+            return env[atom] if isinstance(atom, Var) else atom.val
+
+        for eqn in jaxpr.eqns:
+            found = eqn.primitive.bind(*map(read, eqn.invars), **eqn.params)
+            found = found if eqn.primitive.multiple_results else [found]
+            env.update(zip(eqn.outvars, found, strict=True))
+        return [read(atom) for atom in jaxpr.jaxpr.outvars]
+
+    return run
+
+
+# ---- following values through a function ---------------------------------------------------------
+
+
+class FollowedValue(Tracer):
+    """A value that is followed: ``value`` is what the trace around knows of it.
+
+    ``slot`` is for whoever follows.
+    """
+
+    __slots__ = ("slot", "value")
+
+    def __init__(self, trace: Trace, value: Any, slot: Any):
+        super().__init__(trace, *([jax.typeof(value)] if _HAS_AVAL else []))
+        self.value, self.slot = value, slot
+
+    def full_lower(self) -> FollowedValue:
+        return self
+
+    def to_concrete_value(self) -> Any:
+        return to_concrete_value(self.value)
+
+
+_HAS_AVAL = "aval" in Tracer.__slots__
+if not _HAS_AVAL:  # JAX before 0.9
+    FollowedValue.aval = property(lambda self: jax.typeof(self.value))  # pyright: ignore
+
+
+class Follower(Trace):
+    """Follows some values through a function, and leaves all else to the trace around.
+
+    So what no followed value goes into is known: Python may branch on it, as under `jax.grad`.
+    """
+
+    def __init__(self, parent: Trace):
+        super().__init__()
+        self.parent = parent
+
+    def follows(self, value: Any) -> bool:
+        return type(value) is FollowedValue and value._trace is self
+
+    def primitive(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Apply an operation to arguments some of which are followed."""
+        raise NotImplementedError
+
+    def rule(self, call: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """Call a function that has a derivative rule of its own."""
+        raise NotImplementedError
+
+    def function(self, call: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """Call a function in which values may be followed that are not among the arguments."""
+        raise NotImplementedError
+
+    @staticmethod
+    def call_now(call: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """Make a call in the trace that is running now."""
+        with take_current_trace() as trace:
+            return call(trace, args)
+
+    def stage_call(
+        self, call: Callable[..., Any], args: Sequence[Any]
+    ) -> tuple[ClosedJaxpr, Callable[[list[Any]], Any]]:
+        """A call as a jaxpr, whose constants are the values that it reads besides its arguments;
+        and a function that makes of results what the caller expects."""
+        results: list[Any] = []
+
+        def staged(*inputs: Any) -> list[Any]:
+            results.append(self.call_now(call, inputs))
+            return list(results[0])
+
+        closed = jax.make_jaxpr(staged)(*args)
+        return closed, getattr(results[0], "update", list)
+
+    def stage_value(self, val: Any) -> Any:
+        if self.follows(val):
+            return FollowedValue(self, self.parent.stage_value(val.value), val.slot)
+        return self.parent.stage_value(val)
+
+    def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
+        if any(map(self.follows, args)) or primitive.name == "empty_ref":
+            return self.primitive(primitive, args, params)
+        return self.parent.process_primitive(primitive, args, params)
+
+    def process_custom_jvp_call(self, primitive, fun, jvp, args, /, **params):
+        def call(trace, values):
+            return trace.process_custom_jvp_call(primitive, fun, jvp, values, **params)
+
+        return self.rule(call, args) if any(map(self.follows, args)) else call(self.parent, args)
+
+    def process_custom_vjp_call(self, primitive, fun, fwd, bwd, args, /, **params):
+        def call(trace, values):
+            return trace.process_custom_vjp_call(primitive, fun, fwd, bwd, values, **params)
+
+        return self.rule(call, args) if any(map(self.follows, args)) else call(self.parent, args)
+
+    def process_shard_map(self, primitive, fun, args, /, **params):
+        def call(trace, values):
+            return trace.process_shard_map(primitive, fun, values, **params)
+
+        return self.function(call, args)
+
+    def process_call(self, primitive, fun, args, params, /):
+        with set_current_trace(self):
+            return fun.call_wrapped(*args)
+
+    def process_map(self, primitive, fun, args, params, /):  # `jax.pmap`, JAX before 0.9
+        def call(trace, values):
+            return trace.process_map(primitive, fun, values, params)
+
+        return self.function(call, args)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 _F = TypeVar("_F", bound=Callable[..., Any])
 _OURS = "_dendrax"
 _public_function = contextvars.ContextVar("public_function", default="dendrax")
+_called_by = contextvars.ContextVar("called_by", default="dendrax")
 
 
 @contextlib.contextmanager
@@ -33,12 +34,23 @@ def speaking_as(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def nobody_speaking() -> Iterator[None]:
-    """While the user's own function runs: what it calls speaks for itself."""
+    """While the user's own function runs: what it calls speaks for itself.
+
+    What goes wrong with its operations is still reported by the function that runs it.
+    """
+    caller = _called_by.set(speaker())
     token = _public_function.set("dendrax")
     try:
         yield
     finally:
         _public_function.reset(token)
+        _called_by.reset(caller)
+
+
+def speaker() -> str:
+    """The public function that errors name."""
+    name = _public_function.get()
+    return _called_by.get() if name == "dendrax" else name
 
 
 def public(name: str) -> Callable[[_F], _F]:
@@ -59,7 +71,7 @@ def complain(
     kind: type[Exception], problem: str, *, remedy: str = "", source: str = ""
 ) -> Exception:
     """The exception to raise: public function, problem, the user's source line, remedy."""
-    lines = [f"{_public_function.get()}: {problem}"]
+    lines = [f"{speaker()}: {problem}"]
     if source:
         lines.append(f"  at {source}")
     if remedy:
@@ -80,7 +92,7 @@ def warn(problem: str) -> None:
     level, frame = 2, sys._getframe(1)  # 1 would be this function
     while frame is not None and frame.f_code.co_filename.startswith(here):
         level, frame = level + 1, frame.f_back
-    warnings.warn(f"{_public_function.get()}: {problem}", stacklevel=level)
+    warnings.warn(f"{speaker()}: {problem}", stacklevel=level)
 
 
 def one_of(setting: str, value: Any, allowed: tuple[Any, ...]) -> None:

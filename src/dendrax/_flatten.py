@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from dendrax._graph import Flow, Graph, Port, Vertex, with_unique_names
-from dendrax._local import Circuit, Constant, identity
+from dendrax._local import Circuit, Constant, Equation, cannot_differentiate, identity
 from dendrax._open import Region, Scan, is_marked
 
 
@@ -34,7 +34,16 @@ def flatten(graph: Graph, opens: Callable[[Vertex], bool] = lambda v: True) -> G
     outputs = writer.walk(graph, graph.flow, [Port(leaf) for leaf in leaves], "")
     outputs = _separate_roots(writer, outputs, graph.roots)
     vertices = with_unique_names(writer.vertices)
-    return Graph(tuple(vertices), tuple(leaves), tuple(outputs), graph.roots, graph.call)
+    flat = Graph(tuple(vertices), tuple(leaves), tuple(outputs), graph.roots, graph.call)
+    _refuse_loops(flat)
+    return flat
+
+
+def _refuse_loops(graph: Graph) -> None:
+    """There is no way back through a loop of unknown length. One that no error comes to is fine."""
+    for v in graph.active:
+        if isinstance(v.function, Equation) and v.function.primitive == "while":
+            raise cannot_differentiate("while", ValueError(), v.source)
 
 
 class _Writer:

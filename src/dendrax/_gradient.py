@@ -20,10 +20,10 @@ from dendrax._errors import complain, warn
 from dendrax._flatten import flatten
 from dendrax._graph import Edge, Graph, Port, Vertex
 from dendrax._level import LevelledGraph, contract_graph, level_graph
-from dendrax._network import Clamp, constant_error
+from dendrax._network import Clamp, constant_error, evaluate
 from dendrax._relax import Outcome, Relaxation, run_relaxation
 from dendrax._vertices import with_vertices
-from dendrax._wavefront import run_backward, run_forward
+from dendrax._wavefront import Tape, port, record, send_back
 from dendrax.rules import Rule, Timed
 
 RECORDS = ("energy", "x", "mu", "epsilon", "statistics")
@@ -183,17 +183,20 @@ def is_wave(rule: Rule) -> bool:
     return isinstance(rule, Timed) and rule.is_wave
 
 
-def run_wave(graph: Graph, leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Outputs and leaf errors of a loss (the first output) by one pass over the graph."""
-    outputs, pullbacks = run_forward(graph, graph.wave, leaves)
-    errors = [jax.lax.full_like(outputs[0], 1)] + [None] * (len(outputs) - 1)
-    return outputs, run_backward(graph, graph.wave, pullbacks, errors)
+def record_graph(graph: Graph, leaves: Sequence[Any]) -> tuple[list[Any], Tape]:
+    """The outputs of a graph, and the tape on which its vertices are noted for the wave."""
+
+    def function(*leaves: Any) -> list[Any]:
+        values = evaluate(graph, leaves, port)
+        return [values[p] for p in graph.outputs]
+
+    return record(function, leaves, [graph.carries(Port(leaf)) for leaf in graph.leaves])
 
 
 def run_loss_over_time(
     graph: Graph, leaves: Sequence[Any], rule: Rule, vertices: str
 ) -> tuple[list[Any], list[Any]]:
-    """As `run_wave`, by the dynamics of a rule."""
+    """Outputs and leaf errors of a loss (the first output) by the dynamics of a rule."""
     errors = [1.0] + [None] * (len(graph.outputs) - 1)
     return run_over_time(graph, rule, vertices, leaves, errors)
 
@@ -310,13 +313,13 @@ def _records(graph: Graph, records: Mapping[str, Any], num_steps: Any) -> dict[s
 
 def _run_as_wave(graph: Graph, rule: Rule, leaves: Sequence[Any], clamp: Clamp) -> Result:
     operations = contract_graph(graph)[0] if graph.detail is None else graph.detail.graph
-    outputs, pullbacks = run_forward(operations, operations.wave, leaves)
+    outputs, tape = record_graph(operations, leaves)
     if clamp.targets is not None:
         errors = [prediction_error(mu, y) for mu, y in zip(outputs, clamp.targets, strict=True)]
     else:
         assert clamp.errors is not None
         errors = [constant_error(mu, e) for mu, e in zip(outputs, clamp.errors, strict=True)]
-    found = run_backward(operations, operations.wave, pullbacks, errors)
+    found = send_back(tape, errors)
     output = jax.tree.unflatten(graph.call.out_tree, outputs)
     return Result(output, graph.call.gradient(found), rule=rule)
 

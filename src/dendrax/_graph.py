@@ -130,11 +130,6 @@ class Graph(Pictured):
         return self.flow_from(self.roots)
 
     @functools.cached_property
-    def wave(self) -> Flow:
-        """As `flow`, for the wavefront."""
-        return self.wave_from(self.roots)
-
-    @functools.cached_property
     def memo(self) -> dict[Any, Any]:
         """What has been worked out about this graph, by whom and for which settings."""
         return {}
@@ -144,13 +139,6 @@ class Graph(Pictured):
         key = ("flow", seeded, preset)
         if key not in self.memo:
             self.memo[key] = flow_of(self, seeded, preset)
-        return self.memo[key]
-
-    def wave_from(self, seeded: tuple[bool, ...], preset: tuple[bool, ...] = ()) -> Flow:
-        """As `flow_from`, with one sum for a vertex and its aliases, as JAX has it."""
-        key = ("wave", seeded, preset)
-        if key not in self.memo:
-            self.memo[key] = flow_of(self, seeded, preset, self.origin)
         return self.memo[key]
 
     @functools.cached_property
@@ -308,14 +296,11 @@ class Flow:
     - ``received``: the input positions to which the vertex sends a message.
     - ``summed``: those of them at which other messages have already been added up when this one
       comes (messages are added in reverse program order, as JAX does).
-    - ``leaders``: for each of ``received`` the first input position that shares its sum; itself,
-      unless the vertex reads a value and an alias of it.
     """
 
     emitted: tuple[tuple[int, ...], ...]
     received: tuple[tuple[int, ...], ...]
     summed: tuple[tuple[int, ...], ...]
-    leaders: tuple[tuple[int, ...], ...]
 
 
 class Course(NamedTuple):
@@ -335,21 +320,18 @@ def flow_of(
     graph: Graph,
     seeded: tuple[bool, ...],
     preset: tuple[bool, ...] = (),
-    origin: Callable[[Port], Port] = lambda port: port,
     course: Course | None = None,
 ) -> Flow:
     """The flow of errors that start at the ``seeded`` outputs.
 
-    ``preset[i]`` says that leaf ``i`` already holds a sum when the wave starts (a weight inside
-    the body of a scan does: the sum of the later time steps). ``origin`` says which ports share
-    one sum; an output that shares its input's has nothing to emit itself.
+    ``preset[i]`` says that leaf ``i`` already holds a sum when the errors come (a weight inside
+    the body of a scan does: the sum of the later time steps).
     """
     count = len(graph.vertices)
     emitted: list[tuple[int, ...]] = [()] * count
     received: list[tuple[int, ...]] = [()] * count
     summed: list[tuple[int, ...]] = [()] * count
-    leaders: list[tuple[int, ...]] = [()] * count
-    present = {origin(port) for port, seed in zip(graph.outputs, seeded, strict=True) if seed}
+    present = {port for port, seed in zip(graph.outputs, seeded, strict=True) if seed}
     present |= {Port(leaf) for leaf, given in zip(graph.leaves, preset, strict=False) if given}
 
     cuts, sends, accepts = course or Course(frozenset(), graph.carries, graph.carries)
@@ -362,13 +344,11 @@ def flow_of(
             continue
         mask = functools.reduce(int.__or__, (v.depends[o] for o in emitted[v.index]), 0)
         targets = [k for k, port in enumerate(v.inputs) if mask >> k & 1 and accepts(port)]
-        sums = {k: origin(v.inputs[k]) for k in targets}
-        first = {port: k for k, port in reversed(sums.items())}
+        first = {v.inputs[k]: k for k in reversed(targets)}
         received[v.index] = tuple(targets)
         summed[v.index] = tuple(k for port, k in first.items() if port in present)
-        leaders[v.index] = tuple(first[port] for port in sums.values())
         present.update(first)
-    return Flow(tuple(emitted), tuple(received), tuple(summed), tuple(leaders))
+    return Flow(tuple(emitted), tuple(received), tuple(summed))
 
 
 def reaches(graph: Graph) -> tuple[int, ...]:

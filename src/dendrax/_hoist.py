@@ -61,7 +61,7 @@ def _piece(jaxpr: _compat.Jaxpr, eqn: _compat.JaxprEqn) -> Piece:
 
 def _split_jit(eqn: _compat.JaxprEqn, outer: Split) -> bool:
     """Split a jit into a constant and a changing one; False if it has no constant part."""
-    closed = _compat.called_jaxpr(eqn)
+    closed = _compat.called_jaxpr(eqn.params)
     if closed.consts or not all(isinstance(atom, _compat.Var) for atom in eqn.invars):
         return False
     inner = closed.jaxpr

@@ -62,7 +62,6 @@ def linearise(
     emitted: Sequence[int],
     received: Sequence[int],
     summed: Sequence[int],
-    leaders: Sequence[int] | None = None,
 ) -> tuple[Sequence[Any], Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
     """Evaluate a local function at its inputs and take its local pullback.
 
@@ -70,47 +69,168 @@ def linearise(
 
     - `emitted`: the outputs that will have an error.
     - `received`: the inputs that get a message.
-    - `leaders`: for each of `received` the input whose sum it shares; by default itself.
-    - `summed`: those leaders at which a sum of earlier messages is waiting.
+    - `summed`: those of them at which a sum of earlier messages is waiting.
 
     **Returns:** all outputs, and a pullback from ``(sums, errors)`` to the new sums, one for each
-    leader. The waiting sums pass *through* the pullback: we differentiate ``x -> (x, g(x))``, so
-    that each term of the message is added to the sum in the order in which JAX adds it.
+    of `received`. The waiting sums pass *through* the pullback: we differentiate ``x -> (x,
+    g(x))``, so that each term of the message is added to the sum in the order in which JAX adds it.
     """
-    leaders = received if leaders is None else leaders
-    free = list(dict.fromkeys(leaders))
 
     def local(*values: Any) -> tuple[Any, Sequence[Any]]:
-        given = dict(zip(free, values, strict=True))
-        merged = [given.get(k, value) for k, value in enumerate(inputs)]
-        for k, leader in zip(received, leaders, strict=True):
-            if k != leader:
-                merged[k] = _with_tangent_of(inputs[k], given[leader])
-        outputs = function(*merged)
+        given = dict(zip(received, values, strict=True))
+        outputs = function(*(given.get(k, value) for k, value in enumerate(inputs)))
         kept = tuple(outputs[o] for o in emitted)
         return (tuple(given[k] for k in summed), kept), outputs
 
-    _, pullback, outputs = jax.vjp(local, *(inputs[k] for k in free), has_aux=True)
+    _, pullback, outputs = jax.vjp(local, *(inputs[k] for k in received), has_aux=True)
     return outputs, pullback
 
 
-@jax.custom_jvp
-def _with_tangent_of(value: Any, leader: Any) -> Any:
-    """``value``, with the tangent of ``leader``: JAX uses one tangent for a value and its alias."""
-    return value
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """The linear map of one vertex: from tangents at its active inputs to those at its outputs.
+
+    - ``jaxpr``: that map; its constants are the residuals, its results the tangents of its own.
+    - ``ties``: for each output of the vertex where its tangent is: a position in the tangents of
+      the active inputs followed by the map's own, or ``None`` if JAX says that it has none (a
+      comparison, `jax.lax.stop_gradient`). That of ``x + 1`` *is* the tangent of ``x``: JAX then
+      has one sum for both, and so must we.
+    """
+
+    jaxpr: _compat.Jaxpr
+    ties: tuple[int | None, ...]
 
 
-@_with_tangent_of.defjvp
-def _(primals: Any, tangents: Any) -> Any:
-    return primals[0], tangents[1]
+@dataclass(frozen=True, eq=False)
+class _Fixed:
+    """What of a pullback is not an array: its map, and its literals.
+
+    A number of the program stays a number: XLA multiplies by 1/4 where it knows that it is to
+    divide by 4, and rounds differently where it does not.
+    """
+
+    linear: Linear
+    values: Sequence[Any]
+    literal: Sequence[bool]
+
+
+@jax.tree_util.register_pytree_node_class
+class Pullback:
+    """The way back through one vertex, at the values that it was linearised at."""
+
+    def __init__(self, linear: Linear, residuals: Sequence[Any]):
+        self.linear, self.residuals = linear, residuals
+
+    def tree_flatten(self) -> tuple[Sequence[Any], _Fixed]:
+        literal = [_compat.is_literal(value) for value in self.residuals]
+        pairs = list(zip(self.residuals, literal, strict=True))
+        fixed = [value if flag else None for value, flag in pairs]
+        return [value for value, flag in pairs if not flag], _Fixed(self.linear, fixed, literal)
+
+    @classmethod
+    def tree_unflatten(cls, fixed: _Fixed, residuals: Sequence[Any]) -> Pullback:
+        given = iter(residuals)
+        pairs = zip(fixed.values, fixed.literal, strict=True)
+        return cls(fixed.linear, [value if flag else next(given) for value, flag in pairs])
+
+    def send(self, errors: Sequence[Any], sums: Sequence[_compat.Sum]) -> None:
+        """Add the messages ε ∂μ/∂x, term by term as JAX does, to the sums at the inputs.
+
+        ``errors`` are those of the map's own results; ``None`` is an error that is absent.
+        """
+        _compat.transpose(self.linear.jaxpr, self.residuals, errors, sums)
+
+
+def differentiate(
+    function: Callable[..., Sequence[Any]], values: Sequence[Any], active: Sequence[bool]
+) -> tuple[Sequence[Any], Pullback]:
+    """Evaluate one vertex's own function and take its pullback to the ``active`` inputs."""
+
+    def local(*given: Any) -> list[Any]:
+        moved = iter(given)
+        pairs = zip(values, active, strict=True)
+        return list(function(*(next(moved) if flag else value for value, flag in pairs)))
+
+    outputs, pullback = jax.vjp(local, *(v for v, flag in zip(values, active, strict=True) if flag))
+    jaxpr, has_tangent, residuals = _compat.linear_program(pullback)
+    places = {var: k for k, var in enumerate(jaxpr.invars)}
+    own: list[Any] = []
+    ties: list[int | None] = []
+    tangents = iter(jaxpr.outvars)
+    for flag in has_tangent:
+        tangent = next(tangents) if flag else None
+        if isinstance(tangent, _compat.Var) and tangent not in places:
+            places[tangent] = len(places)
+            own.append(tangent)
+        ties.append(places.get(tangent) if isinstance(tangent, _compat.Var) else None)
+    return outputs, Pullback(Linear(_compat.with_outputs(jaxpr, own), tuple(ties)), residuals)
+
+
+class Operation:
+    """A primitive operation with its derivative, for inputs of given types: looked up once."""
+
+    linear: Linear
+
+    def __init__(self, function: Callable[..., Any], avals: Sequence[Any], active: Sequence[bool]):
+        def forward(*inputs: Any) -> Any:
+            outputs, pullback = differentiate(function, inputs, active)
+            self.linear = pullback.linear
+            return outputs, pullback.residuals
+
+        program = jax.make_jaxpr(forward)(*avals)
+        self._count = len(self.linear.ties)
+        self._forward = _compat.program_of(program)
+
+    def __call__(self, *inputs: Any) -> tuple[Sequence[Any], Pullback]:
+        values = self._forward(*inputs)
+        return values[: self._count], Pullback(self.linear, values[self._count :])
+
+
+_operations: dict[Any, Operation] = {}
+
+
+def find_operation(
+    primitive: Any, params: dict[str, Any], avals: Sequence[Any], active: Sequence[bool]
+) -> Operation | None:
+    """A primitive operation with its derivative; ``None`` if it has a function of the user's in it.
+
+    What is remembered is about primitives and types only.
+    """
+    key = (primitive, *params.items(), *avals, *active, _compat.trace_context())
+    try:
+        found = _operations.get(key)
+    except TypeError:  # parameters that cannot be a key
+        return None
+    if found is None and not _compat.carries_function(params):
+        if len(_operations) >= 10_000:
+            _operations.clear()
+        found = _operations[key] = Operation(_bound(primitive, params), avals, active)
+    return found
+
+
+def differentiate_primitive(
+    primitive: Any, params: dict[str, Any], values: Sequence[Any], active: Sequence[bool]
+) -> tuple[Sequence[Any], Pullback]:
+    """As `differentiate`, of a primitive operation."""
+    operation = find_operation(primitive, params, [jax.typeof(v) for v in values], active)
+    if operation is None:
+        return differentiate(_bound(primitive, params), values, active)
+    return operation(*values)
+
+
+def _bound(primitive: Any, params: dict[str, Any]) -> Callable[..., Sequence[Any]]:
+    def function(*inputs: Any) -> Sequence[Any]:
+        found = primitive.bind(*inputs, **params)
+        return found if primitive.multiple_results else [found]
+
+    return function
 
 
 class Reach(NamedTuple):
     """Where the errors of a vertex go.
 
     - ``depends``: for each output a bit mask of the inputs that its error sends a message to.
-    - ``alias``: for each output the input whose tangent JAX hands on untouched (``x + 1`` has the
-      tangent of ``x``), or ``None``. JAX then has one sum for both, and so must we.
+    - ``alias``: for each output the input whose tangent JAX hands on untouched, or ``None``.
     """
 
     depends: tuple[int, ...]
@@ -120,105 +240,64 @@ class Reach(NamedTuple):
 def reach(equation: Equation, active: tuple[bool, ...]) -> Reach:
     """Which of the ``active`` inputs the errors of an equation reach.
 
-    Found from the local pullback itself: a message that does not depend on the error (what is
-    behind ``stop_gradient``, ``floor``, a comparison) does not exist.
+    Read off the linear map: a message exists where a tangent at the output depends on the one at
+    the input. (The message itself may be constant: a ``custom_vjp`` rule can ignore the error.)
     """
-    key = _signature(equation, active)
-    if key is None:
-        return _find_reach(equation, active)
-    if key not in _known:
-        if len(_known) > 10_000:
-            _known.clear()
-        _known[key] = _find_reach(equation, active)
-    return _known[key]
-
-
-_known: dict[Any, Reach] = {}
-
-
-def _signature(equation: Equation, active: tuple[bool, ...]) -> Any:
-    """What decides the dependencies; ``None`` where that is more than a few plain values."""
-    eqn = equation.jaxpr.eqns[0]
-    if _compat.carries_function(eqn):
-        return None
-    position = {var: k for k, var in enumerate(equation.jaxpr.jaxpr.invars)}
-    inputs = tuple(
-        (position[atom] if isinstance(atom, _compat.Var) else None, atom.aval)
-        for atom in eqn.invars
-    )
-    key = (eqn.primitive, tuple(sorted(eqn.params.items())), inputs, active)
     try:
-        hash(key)
-    except TypeError:
-        return None
-    return key
-
-
-def _find_reach(equation: Equation, active: tuple[bool, ...]) -> Reach:
-    received = [k for k, is_active in enumerate(active) if is_active]
-    emitted = [o for o, aval in enumerate(equation.jaxpr.out_avals) if is_inexact(aval)]
-    masks = [0] * len(equation.jaxpr.out_avals)
-    alias: list[int | None] = [None] * len(masks)
-
-    def pull(inputs: Sequence[Any], errors: Any) -> Any:
-        _, pullback = linearise(equation, inputs, emitted, received, ())
-        return pullback(((), errors))
-
-    in_avals = list(equation.jaxpr.in_avals)
-    errors = tuple(equation.jaxpr.out_avals[o] for o in emitted)
-    if not emitted:
-        return Reach(tuple(masks), tuple(alias))
-    try:
-        jaxpr = jax.make_jaxpr(pull)(in_avals, errors)
+        linear, received = _find_linear(equation, active)
     except Exception as error:
-        raise _cannot_differentiate(equation, error) from error
-    masks_of_errors = [0] * len(in_avals) + [1 << position for position in range(len(errors))]
-    reached = _compat.dependencies(jaxpr, masks_of_errors)
-    for k, sources in zip(received, reached, strict=True):
-        for position, o in enumerate(emitted):
-            masks[o] |= (sources >> position & 1) << k
-    if any(atom in jaxpr.jaxpr.invars for atom in _compat.unique_vars(jaxpr.jaxpr.outvars)):
-        alias = _find_alias(equation, emitted, received)
-    return Reach(tuple(masks), tuple(alias))
+        raise cannot_differentiate(equation.primitive, error, equation.source) from error
+    masks = [1 << k for k in received]
+    masks += _compat.dependencies(linear.jaxpr, masks)
+    depends = tuple(0 if tie is None else masks[tie] for tie in linear.ties)
+    alias = [None if t is None or t >= len(received) else received[t] for t in linear.ties]
+    return Reach(depends, tuple(alias))
 
 
-def _find_alias(
-    equation: Equation, emitted: Sequence[int], received: Sequence[int]
-) -> list[int | None]:
-    """The outputs whose tangent *is* the tangent of an input."""
+def _find_linear(equation: Equation, active: tuple[bool, ...]) -> tuple[Linear, list[int]]:
+    """The linear map of an equation, and the input that each of its tangents belongs to."""
+    eqn, unique = equation.jaxpr.eqns[0], equation.jaxpr.jaxpr.invars
+    if not _compat.carries_function(eqn.params):
+        inputs = [unique.index(a) if isinstance(a, _compat.Var) else None for a in eqn.invars]
+        flags = [k is not None and active[k] for k in inputs]
+        avals = [atom.aval for atom in eqn.invars]
+        operation = find_operation(eqn.primitive, eqn.params, avals, flags)
+        if operation is not None:
+            return operation.linear, [k for k in inputs if k is not None and active[k]]
+    found: list[Linear] = []
 
-    def push(inputs: Sequence[Any], tangents: Any) -> Any:
-        def local(*values: Any) -> Any:
-            merged = list(inputs)
-            for k, value in zip(received, values, strict=True):
-                merged[k] = value
-            outputs = equation(*merged)
-            return [outputs[o] for o in emitted]
+    def forward(*inputs: Any) -> Any:
+        outputs, pullback = differentiate(equation, inputs, active)
+        found.append(pullback.linear)
+        return outputs
 
-        return jax.jvp(local, [inputs[k] for k in received], tangents)[1]
-
-    in_avals = list(equation.jaxpr.in_avals)
-    jaxpr = jax.make_jaxpr(push)(in_avals, [in_avals[k] for k in received]).jaxpr
-    tangent_of = dict(zip(jaxpr.invars[len(in_avals) :], received, strict=True))
-    alias: list[int | None] = [None] * len(equation.jaxpr.out_avals)
-    for o, atom in zip(emitted, jaxpr.outvars, strict=True):
-        if isinstance(atom, _compat.Var):
-            alias[o] = tangent_of.get(atom)
-    return alias
+    jax.eval_shape(forward, *equation.jaxpr.in_avals)
+    return found[0], [k for k, flag in enumerate(active) if flag]
 
 
-def _cannot_differentiate(equation: Equation, error: Exception) -> Exception:
+def cannot_differentiate(name: str, error: Exception, source: str) -> Exception:
+    """JAX's error for a vertex that has no derivative, with the user's line and a remedy."""
     kind = type(error) if isinstance(error, (TypeError, ValueError)) else NotImplementedError
+    problem, remedy = _NO_DERIVATIVE.get(name, _NO_DERIVATIVE_OF_OTHERS)
     try:
-        return complain(
-            kind,
-            f"JAX has no reverse derivative for '{equation.primitive}': {error}",
-            source=equation.source,
-            remedy="Wrap the operation in jax.custom_vjp or jax.custom_jvp, or cut it off with "
-            "jax.lax.stop_gradient.",
-        )
+        return complain(kind, problem.format(name=name, error=error), source=source, remedy=remedy)
     except TypeError:  # an exception type of its own that takes other arguments
         return error
+
+
+_NO_DERIVATIVE_OF_OTHERS = (
+    "JAX has no reverse derivative for '{name}': {error}",
+    "Wrap the operation in jax.custom_vjp or jax.custom_jvp, or cut it off with "
+    "jax.lax.stop_gradient.",
+)
+_NO_DERIVATIVE = {
+    "while": (
+        "reverse-mode differentiation does not work through lax.while_loop, or lax.fori_loop with "
+        "bounds that are not fixed: the number of steps is unknown when tracing.",
+        "Use lax.scan, lax.fori_loop with Python integers as bounds, or jax.lax.stop_gradient if "
+        "the loop should not learn.",
+    )
+}
 
 
 class Circuit:

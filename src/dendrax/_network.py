@@ -24,7 +24,7 @@ from dendrax._contraction import Contraction, is_contraction
 from dendrax._convolution import KERNEL, Convolution, is_convolution
 from dendrax._equations import energy, prediction_error
 from dendrax._graph import Course, Flow, Graph, Port, Vertex, flow_of
-from dendrax._local import is_inexact, linearise
+from dendrax._local import identity, is_inexact, linearise
 from dendrax._vertices import moving_vertices
 
 Array = Any
@@ -327,11 +327,15 @@ def constant_error(mu: Array, value: Any) -> Array:
     return jax.lax.full_like(mu, value) if isinstance(value, float) else value.astype(mu.dtype)
 
 
-def evaluate(graph: Graph, leaves: Sequence[Any]) -> Values:
-    """The forward pass: every value of the graph."""
+def evaluate(
+    graph: Graph, leaves: Sequence[Any], hand_on: Callable[[Any], Any] = lambda value: value
+) -> Values:
+    """The forward pass: every value of the graph. Delays and ports ``hand_on`` their input."""
     env = {Port(leaf): value for leaf, value in zip(graph.leaves, leaves, strict=True)}
     for v in graph.vertices:
         if v.function is not None:
-            outputs = v.function(*(env[port] for port in v.inputs))
+            inputs = [env[port] for port in v.inputs]
+            hands_on = v.function is identity
+            outputs = map(hand_on, inputs) if hands_on else v.function(*inputs)
             env.update((Port(v.index, o), value) for o, value in enumerate(outputs))
     return env

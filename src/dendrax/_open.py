@@ -1,8 +1,7 @@
 """The primitives that have a graph inside, and how they are opened: ``jit``, ``remat``, ``scan``.
 
-Each becomes one vertex whose function is a `Region`: it knows the graph of its body. Z-IL's
-wavefront runs the body's own wave inside it (`dendrax._wavefront`); for the dynamics and for
-drawing the body is written out (`dendrax._flatten`).
+Each becomes one vertex whose function is a `Region`: it knows the graph of its body. For the
+dynamics and for drawing the body is written out (`dendrax._flatten`).
 
 ``cond`` is one vertex, a piecewise function, as are functions with their own derivative rule
 (``custom_jvp``, ``custom_vjp``): these need no entry here. A ``while`` with a fixed trip count is
@@ -20,7 +19,6 @@ import jax
 import numpy as np
 
 from dendrax import _compat
-from dendrax._errors import complain
 from dendrax._graph import Flow, Graph, Port, Vertex, reaches
 from dendrax._local import Equation, Reach, identity
 from dendrax._mark import marked_name
@@ -46,10 +44,6 @@ class Region:
     def flow(self, emitted: Sequence[int]) -> Flow:
         """Where errors flow inside when the given outputs have one."""
         return self.body.flow_from(self.seeds(emitted), self.waiting(emitted))
-
-    def wave(self, emitted: Sequence[int]) -> Flow:
-        """As `flow`, for the wavefront."""
-        return self.body.wave_from(self.seeds(emitted), self.waiting(emitted))
 
     def waiting(self, emitted: Sequence[int]) -> tuple[bool, ...]:
         """Which leaves of the body already hold a sum when the wave comes."""
@@ -124,7 +118,9 @@ class Scan(Region):
 def _region_fields(
     builder: Builder, eqn: _compat.JaxprEqn, jaxpr: _compat.ClosedJaxpr, active: Sequence[bool]
 ) -> dict[str, Any]:
-    equation = Equation(_compat.one_equation(builder.jaxpr, eqn), _compat.source_line(eqn))
+    equation = Equation(
+        _compat.one_equation(builder.jaxpr, eqn), _compat.source_line(eqn.source_info)
+    )
     positions = [list(eqn.invars).index(var) for var in _compat.unique_vars(eqn.invars)]
     return {
         "body": _body_graph(jaxpr, tuple(active)),
@@ -148,7 +144,7 @@ def _kept_body_graph(jaxpr: _compat.ClosedJaxpr, active: tuple[bool, ...]) -> Gr
 
 def open_jit(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> None:
     """Open an inner ``jit``; a sharding that it asks for becomes a vertex of its own."""
-    jaxpr = _compat.called_jaxpr(eqn)
+    jaxpr = _compat.called_jaxpr(eqn.params)
     ports = _constrained(builder, ports, eqn.params.get("in_shardings", ()))
     fields = _region_fields(builder, eqn, jaxpr, builder.active(ports))
     region = Jit(**fields, mark=marked_name(eqn.params.get("name")))
@@ -250,16 +246,11 @@ def _scan_reaches(region: Scan) -> tuple[int, ...]:
 
 def open_while(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> None:
     """A ``while`` whose trip count the program fixes is a scan. Otherwise JAX has no way back."""
-    length = fixed_trip_count(eqn)
+    given = [atom.val if isinstance(atom, _compat.Literal) else None for atom in eqn.invars]
+    length = fixed_trip_count(eqn.params, given)
     if length is None:
-        raise complain(
-            ValueError,
-            "reverse-mode differentiation does not work through lax.while_loop, or lax.fori_loop "
-            "with bounds that are not fixed: the number of steps is unknown when tracing.",
-            source=_compat.source_line(eqn),
-            remedy="Use lax.scan, lax.fori_loop with Python integers as bounds, or "
-            "jax.lax.stop_gradient if the loop should not learn.",
-        )
+        add_elementary(builder, eqn)
+        return
     num_cond, num_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     body = _compat.as_function(eqn.params["body_jaxpr"])
 
@@ -272,44 +263,44 @@ def open_while(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> No
     builder.env.update(zip(eqn.outvars, results, strict=True))
 
 
-def fixed_trip_count(eqn: _compat.JaxprEqn) -> int | None:
-    """The number of steps of ``while i < n: i += step``, where start, n and step are literals."""
-    cond, body = eqn.params["cond_jaxpr"].jaxpr, eqn.params["body_jaxpr"].jaxpr
-    num_cond, num_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+def fixed_trip_count(params: dict[str, Any], given: Sequence[Any]) -> int | None:
+    """The number of steps of ``while i < n: i += step``, where the program fixes all three.
+
+    ``given`` are the inputs of the loop, of which only numbers of the program itself count.
+    """
+    cond, body = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
+    num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     if len(cond.eqns) != 1 or cond.eqns[0].primitive.name != "lt":
         return None
-    given = dict(zip(cond.invars[:num_cond], eqn.invars[:num_cond], strict=True))
+    known = dict(zip(cond.invars[:num_cond], given[:num_cond], strict=True))
     carried = {var: k for k, var in enumerate(cond.invars[num_cond:])}
-    initial = eqn.invars[num_cond + num_body :]
+    initial = given[num_cond + num_body :]
     counter, bound = cond.eqns[0].invars
     if isinstance(counter, _compat.Literal) or counter not in carried:
         return None
-    if isinstance(bound, _compat.Var) and bound in carried:  # fori_loop carries its bound along
+    if isinstance(bound, _compat.Literal):
+        last = bound.val
+    elif bound in carried:  # fori_loop carries its bound along
         k = carried[bound]
-        bound = initial[k] if body.outvars[k] is body.invars[num_body + k] else None
-    elif isinstance(bound, _compat.Var):
-        bound = given[bound]
+        last = initial[k] if body.outvars[k] is body.invars[num_body + k] else None
+    else:
+        last = known[bound]
     start, step = initial[carried[counter]], _increment(body, num_body, carried[counter])
-    first, last, stride = map(_literal, (start, bound, step))
-    if first is None or last is None or not stride or stride < 0:
+    numbers: Any = (start, last, step)
+    if not all(isinstance(number, (int, np.integer)) for number in numbers):
         return None
-    return max(0, -((first - last) // stride))
+    first, last, stride = map(int, numbers)
+    return max(0, -((first - last) // stride)) if stride > 0 else None
 
 
 def _increment(body: _compat.Jaxpr, num_body: int, carry: int) -> Any:
-    """The literal that the body adds to a carry, if that is all it does to it."""
+    """The number that the body adds to a carry, if that is all it does to it."""
     counter, result = body.invars[num_body + carry], body.outvars[carry]
     for eqn in body.eqns:
         if eqn.primitive.name == "add" and eqn.outvars[0] is result:
             others = [atom for atom in eqn.invars if atom is not counter]
-            return others[0] if len(others) == 1 else None
-    return None
-
-
-def _literal(atom: Any) -> int | None:
-    """The value of an integer literal."""
-    if isinstance(atom, _compat.Literal) and isinstance(atom.val, (int, np.integer)):
-        return int(atom.val)
+            if len(others) == 1 and isinstance(others[0], _compat.Literal):
+                return others[0].val
     return None
 
 

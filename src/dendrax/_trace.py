@@ -71,7 +71,7 @@ class Builder:
             depends=reach.depends,
             carries=tuple(mask != 0 for mask in reach.depends),
             alias=reach.alias,
-            source=_compat.source_line(eqn),
+            source=_compat.source_line(eqn.source_info),
         )
         self.write(eqn, vertex)
 
@@ -110,11 +110,15 @@ def add_equation(builder: Builder, eqn: _compat.JaxprEqn) -> None:
 
 def add_elementary(builder: Builder, eqn: _compat.JaxprEqn) -> None:
     """Add an equation as one vertex, whatever it has inside."""
-    equation = Equation(_compat.one_equation(builder.jaxpr, eqn), _compat.source_line(eqn))
+    equation = Equation(
+        _compat.one_equation(builder.jaxpr, eqn), _compat.source_line(eqn.source_info)
+    )
     ports = [builder.env[var] for var in equation.jaxpr.jaxpr.invars]
     active = builder.active(ports)
     silent = not any(active) or _compat.is_debugging(eqn)
-    if not silent and _compat.has_references(eqn):
+    if not silent and _compat.has_references(
+        eqn.primitive, [atom.aval for atom in (*eqn.invars, *eqn.outvars)]
+    ):
         raise complain(
             NotImplementedError,
             f"'{eqn.primitive.name}' works on a mutable array reference (jax.new_ref), and a graph "

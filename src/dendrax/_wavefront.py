@@ -10,121 +10,315 @@ Any topological order executes the same wave. We take reverse program order, bec
 messages of a vertex's users up in the order in which JAX's own backward pass does, and that decides
 the last bit. Time is the level, a label (`dendrax.level`).
 
-A graph enters with a `Flow`; its values and pullbacks leave `run_forward`, and the errors at its
-leaves leave `run_backward`. Regions run the same two functions on their body.
+A function enters. While it runs, `record` notes each vertex that a parameter reaches, with its own
+pullback, on a `Tape`; everything else is simply computed. `send_back` runs the wave over the tape:
+errors at the outputs enter, errors at the inputs leave. Regions (`dendrax._regions`) do the same
+with their body.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import jax
 
-from dendrax._graph import Flow, Graph, Port
-from dendrax._local import linearise
-from dendrax._open import Region
+from dendrax import _compat
+from dendrax._errors import complain, is_ours
+from dendrax._local import cannot_differentiate, differentiate, differentiate_primitive
 
-Pullbacks = list[Any]
-
-
-def run_forward(graph: Graph, flow: Flow, leaves: Sequence[Any]) -> tuple[list[Any], Pullbacks]:
-    """The forward pass: the graph's outputs, and the local pullback of each vertex on the way."""
-    env = {Port(leaf): value for leaf, value in zip(graph.leaves, leaves, strict=True)}
-    pullbacks: Pullbacks = [None] * len(graph)
-    for v in graph.vertices:
-        if v.function is None:
-            continue
-        inputs = [env[port] for port in v.inputs]
-        received = flow.received[v.index]
-        if not received:
-            outputs = v.function(*inputs)
-        elif isinstance(v.function, Region):
-            outputs, pullbacks[v.index] = run_region(
-                v.function, inputs, flow.emitted[v.index], received
-            )
-        else:
-            emitted, summed = flow.emitted[v.index], flow.summed[v.index]
-            outputs, pullbacks[v.index] = linearise(
-                v.function, inputs, emitted, received, summed, flow.leaders[v.index]
-            )
-        env.update((Port(v.index, o), value) for o, value in enumerate(outputs))
-    return [env[port] for port in graph.outputs], pullbacks
+Function = Callable[..., Sequence[Any]]
 
 
-def run_backward(
-    graph: Graph,
-    flow: Flow,
-    pullbacks: Pullbacks,
-    errors: Sequence[Any],
-    sums: Sequence[Any] = (),
-) -> list[Any]:
-    """The wave: from an error at each output to the error at each leaf; ``None`` means absent.
+class Sender(Protocol):
+    """The way back through one vertex: `dendrax._local.Pullback`, or that of a region."""
 
-    ``sums`` are what the leaves already hold (``None``: nothing).
+    def send(self, errors: Sequence[Any], sums: Sequence[_compat.Sum]) -> None: ...
+
+
+class Step(NamedTuple):
+    """One vertex on the tape: where its messages are added up, and where its errors are.
+
+    ``name`` is that of a primitive; empty for a function with a derivative rule of its own.
     """
-    env: dict[Port, Any] = {}
 
-    def accumulate(port: Port, message: Any) -> None:
-        port = graph.origin(port)
-        env[port] = jax.lax.add(env[port], message) if port in env else message
-
-    for leaf, waiting in zip(graph.leaves, sums, strict=False):
-        if waiting is not None:
-            env[Port(leaf)] = waiting
-    for port, error in zip(graph.outputs, errors, strict=True):
-        if error is not None and graph.vertices[port.vertex].carries[port.output]:
-            accumulate(port, error)
-    for v in reversed(graph.vertices):
-        if pullbacks[v.index] is None:
-            continue
-        arrived = tuple(env.pop(Port(v.index, o)) for o in flow.emitted[v.index])
-        if isinstance(v.function, Region):
-            messages = pullbacks[v.index](arrived)
-            for k, message in zip(flow.received[v.index], messages, strict=True):
-                accumulate(v.inputs[k], message)
-        else:
-            waiting = tuple(env[graph.origin(v.inputs[k])] for k in flow.summed[v.index])
-            targets = [graph.origin(v.inputs[k]) for k in dict.fromkeys(flow.leaders[v.index])]
-            env.update(zip(targets, pullbacks[v.index]((waiting, arrived)), strict=True))
-    return [env.get(Port(leaf)) for leaf in graph.leaves]
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    source: Any
 
 
-@functools.singledispatch
-def run_region(
-    region: Region, inputs: Sequence[Any], emitted: tuple[int, ...], received: tuple[int, ...]
-) -> tuple[Sequence[Any], Callable[[tuple[Any, ...]], list[Any]]]:
-    """The outputs of a region, and its pullback from errors to the messages for ``received``.
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """What of a tape is not an array.
 
-    `dendrax._regions` says how for each kind of region.
+    A *slot* is a place where messages are added up: one for each value that has an error, shared by
+    a value and its aliases. ``avals`` are their types; ``inputs`` and ``outputs`` are the slots of
+    the function's own inputs and outputs, ``None`` for those without an error.
     """
-    raise NotImplementedError(f"no wavefront through {type(region).__name__}")
+
+    steps: tuple[Step, ...]
+    avals: tuple[Any, ...]
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int | None, ...]
+
+    @property
+    def carries(self) -> tuple[bool, ...]:
+        """Which outputs have an error."""
+        return tuple(slot is not None for slot in self.outputs)
+
+    def source_of_output(self) -> str:
+        """The user's source line of the first output's vertex; empty if it has no error."""
+        made = [step for step in self.steps if self.outputs and self.outputs[0] in step.outputs]
+        return _compat.source_line(made[0].source) if made else ""
 
 
-def body_forward(
-    region: Region, emitted: tuple[int, ...], inputs: Sequence[Any]
-) -> tuple[list[Any], Pullbacks]:
-    """`run_forward` on a region's body."""
-    return run_forward(region.body, region.wave(emitted), [*region.constants, *inputs])
+@jax.tree_util.register_pytree_node_class
+class Tape:
+    """The vertices that errors pass through, in program order, each with its way back."""
+
+    def __init__(self, layout: Layout, senders: Sequence[Sender]):
+        self.layout, self.senders = layout, senders
+
+    def tree_flatten(self) -> tuple[list[Any], _Folded]:
+        leaves, tree = jax.tree.flatten(list(self.senders))
+        unique = {id(leaf): leaf for leaf in leaves}
+        index = {key: i for i, key in enumerate(unique)}
+        places = [index[id(leaf)] for leaf in leaves]
+        return list(unique.values()), _Folded(self.layout, tree, places)
+
+    @classmethod
+    def tree_unflatten(cls, folded: _Folded, leaves: Sequence[Any]) -> Tape:
+        senders = jax.tree.unflatten(folded.tree, [leaves[place] for place in folded.places])
+        return cls(folded.layout, senders)
 
 
-def body_backward(
-    region: Region,
-    emitted: tuple[int, ...],
-    received: tuple[int, ...],
-    pullbacks: Pullbacks,
-    errors: Sequence[Any],
-) -> list[Any]:
-    """`run_backward` on a region's body: the messages for ``received``."""
-    spread = spread_errors(region, emitted, errors)
-    messages = run_backward(region.body, region.wave(emitted), pullbacks, spread)
-    return [messages[len(region.constants) + k] for k in received]
+@dataclass(frozen=True, eq=False)
+class _Folded:
+    """What is left of a tape without its arrays. An array that several vertices keep is one leaf,
+    as it is in JAX's: XLA must see that it is the same."""
+
+    layout: Layout
+    tree: Any
+    places: Sequence[int]
 
 
-def spread_errors(region: Region, emitted: Sequence[int], errors: Sequence[Any]) -> list[Any]:
-    """The errors of the emitted outputs, in the places of all outputs."""
-    spread: list[Any] = [None] * len(region.body.outputs)
-    for o, error in zip(emitted, errors, strict=True):
-        spread[o] = error
-    return spread
+def record(
+    function: Function, values: Sequence[Any], active: Sequence[bool]
+) -> tuple[list[Any], Tape]:
+    """Call a function, and note the vertices that its ``active`` inputs reach.
+
+    **Returns:** the function's results, and the tape.
+    """
+    with _compat.take_current_trace() as parent:
+        recorder = Recorder(parent)
+        pairs = zip(values, active, strict=True)
+        inputs = [recorder.new(value) if flag else value for value, flag in pairs]
+        starts = tuple(recorder.split(value)[1] for value in inputs)
+        with _compat.set_current_trace(recorder):
+            results = [recorder.split(result) for result in function(*inputs)]
+    recorder.invalidate()
+    ends = tuple(slot for _, slot in results)
+    steps, senders = _leading_to(ends, recorder.steps, recorder.senders)
+    tape = Tape(Layout(steps, tuple(recorder.avals), starts, ends), senders)
+    return [value for value, _ in results], tape
+
+
+def _leading_to(
+    outputs: Sequence[int | None], steps: Sequence[Step], senders: Sequence[Sender]
+) -> tuple[tuple[Step, ...], tuple[Sender, ...]]:
+    """Of the vertices of a tape those that lead to an output; no error comes to the others."""
+    live = set(outputs)
+    kept = []
+    for step, sender in zip(reversed(steps), reversed(senders), strict=True):
+        if not live.isdisjoint(step.outputs):
+            kept.append((step, sender))
+            live.update(step.inputs)
+    kept.reverse()
+    return tuple(step for step, _ in kept), tuple(sender for _, sender in kept)
+
+
+def send_back(tape: Tape, errors: Sequence[Any], sums: Sequence[Any] = ()) -> list[Any]:
+    """The wave: from an error at each output to the error at each input; ``None`` means absent.
+
+    ``sums`` are what the inputs already hold (``None``: nothing).
+    """
+    layout = tape.layout
+    waiting: dict[int | None, _compat.Sum] = {}
+
+    def sum_at(slot: int) -> _compat.Sum:
+        if slot not in waiting:
+            waiting[slot] = _compat.new_sum(layout.avals[slot])
+        return waiting[slot]
+
+    given = [*zip(layout.inputs, sums, strict=False), *zip(layout.outputs, errors, strict=True)]
+    for slot, error in given:
+        if slot is not None and error is not None:
+            sum_at(slot).accum(error)
+    for step, sender in zip(reversed(layout.steps), reversed(tape.senders), strict=True):
+        arrived = [waiting.pop(slot, None) for slot in step.outputs]
+        if any(total is not None for total in arrived):
+            with _explaining(step):
+                targets = [sum_at(slot) for slot in step.inputs]
+                sender.send([_compat.summed(total) for total in arrived], targets)
+    return [_compat.summed(waiting.get(slot)) for slot in layout.inputs]
+
+
+class _explaining:
+    """JAX's errors about a primitive name the user's line. A class, as it is entered often."""
+
+    def __init__(self, step: Step):
+        self.step = step
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, NOT_DIFFERENTIABLE) and self.step.name and not is_ours(error):
+            source = _compat.source_line(self.step.source)
+            raise cannot_differentiate(self.step.name, error, source) from error
+
+
+NOT_DIFFERENTIABLE = (NotImplementedError, ValueError, TypeError, AssertionError)
+
+# name of a primitive -> function(primitive, values, active, params) -> outputs, ties, sender; a tie
+# says where an output's error is, as in `Linear`. `dendrax._regions` registers those with a body.
+Run = tuple[Sequence[Any], Sequence[int | None], Sender | Tape]
+REGIONS: dict[str, Callable[..., Run]] = {}
+
+
+@jax.tree_util.register_static
+class Handing:
+    """The way back through a vertex that hands its input on."""
+
+    def send(self, errors: Sequence[Any], sums: Sequence[_compat.Sum]) -> None:
+        sums[0].accum(errors[0])
+
+
+def port(value: Any) -> Any:
+    """``value``, whose messages from here on are added up apart (where an inner ``jit`` did)."""
+    follower = getattr(value, "_trace", None)
+    return follower.port(value) if isinstance(follower, Recorder) else value
+
+
+class Recorder(_compat.Follower):
+    """Follows the values that carry errors, and notes the vertices on the way."""
+
+    def __init__(self, parent: Any):
+        super().__init__(parent)
+        self.steps: list[Step] = []
+        self.senders: list[Sender] = []
+        self.avals: list[Any] = []
+
+    def new(self, value: Any) -> _compat.FollowedValue:
+        """A value that has a slot of its own."""
+        followed = _compat.FollowedValue(self, value, len(self.avals))
+        self.avals.append(followed.aval)
+        return followed
+
+    def split(self, value: Any) -> tuple[Any, int | None]:
+        """A value and its slot."""
+        return (value.value, value.slot) if self.follows(value) else (value, None)
+
+    def primitive(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        _refuse_references(primitive, args)
+        values, slots = zip(*map(self.split, args), strict=True)
+        active = [slot is not None for slot in slots]
+        step = Step(primitive.name, (), (), _compat.current_source())
+        with _compat.set_current_trace(self.parent), _explaining(step):
+            region = REGIONS.get(primitive.name)
+            if region is not None:
+                outputs, ties, sender = region(primitive, values, active, params)
+            else:
+                outputs, sender = differentiate_primitive(primitive, params, values, active)
+                ties = sender.linear.ties
+        if isinstance(sender, Tape):
+            return self.splice(step, outputs, sender, slots)
+        found = self.write(step, outputs, ties, slots, sender)
+        return found if primitive.multiple_results else found[0]
+
+    def port(self, value: _compat.FollowedValue) -> _compat.FollowedValue:
+        """The same value, with a sum of its own that is then added to the first."""
+        (result,) = self.write(Step("", (), (), None), [value.value], [1], [value.slot], Handing())
+        return result
+
+    def splice(
+        self, step: Step, outputs: Sequence[Any], tape: Tape, slots: Sequence[int | None]
+    ) -> list[Any]:
+        """Note the vertices of another tape, whose inputs have these slots here."""
+        layout = tape.layout
+        pairs = zip(layout.inputs, slots, strict=True)
+        places = {slot: here for slot, here in pairs if slot is not None and here is not None}
+        for slot, aval in enumerate(layout.avals):
+            if slot not in places:
+                places[slot] = len(self.avals)
+                self.avals.append(aval)
+        for inner in layout.steps:
+            inputs = tuple(places[slot] for slot in inner.inputs)
+            own = tuple(places[slot] for slot in inner.outputs)
+            self.steps.append(Step(inner.name, inputs, own, step.source))
+        self.senders.extend(tape.senders)
+        return [
+            value if slot is None else _compat.FollowedValue(self, value, places[slot])
+            for value, slot in zip(outputs, layout.outputs, strict=True)
+        ]
+
+    def rule(self, call: Callable[..., Any], args: Sequence[Any]) -> Any:
+        values, slots = zip(*map(self.split, args), strict=True)
+        return self.vertex(lambda *inputs: self.call_now(call, inputs), values, slots)
+
+    def function(self, call: Callable[..., Any], args: Sequence[Any]) -> Any:
+        closed, rebuild = self.stage_call(call, args)
+        pairs = [self.split(value) for value in (*closed.consts, *args)]
+        values, slots = zip(*pairs, strict=True)
+        return rebuild(self.vertex(_compat.as_open_function(closed), values, slots))
+
+    def vertex(
+        self, function: Function, values: Sequence[Any], slots: Sequence[int | None]
+    ) -> list[Any]:
+        """Call a function that is one vertex."""
+        active = [slot is not None for slot in slots]
+        with _compat.set_current_trace(self.parent):
+            if not any(active):
+                return list(function(*values))
+            outputs, sender = differentiate(function, values, active)
+        step = Step("", (), (), _compat.current_source())
+        return self.write(step, outputs, sender.linear.ties, slots, sender)
+
+    def write(
+        self,
+        step: Step,
+        outputs: Sequence[Any],
+        ties: Sequence[int | None],
+        slots: Sequence[int | None],
+        sender: Sender,
+    ) -> list[Any]:
+        """Note a vertex, and hand its results on."""
+        inputs = tuple(slot for slot in slots if slot is not None)
+        places = dict(enumerate(inputs))
+        results = []
+        for value, tie in zip(outputs, ties, strict=True):
+            if tie is None:
+                results.append(value)
+            elif tie in places:
+                results.append(_compat.FollowedValue(self, value, places[tie]))
+            else:
+                results.append(self.new(value))
+                places[tie] = results[-1].slot
+        own = tuple(places[place] for place in sorted(places)[len(inputs) :])
+        if own:
+            self.steps.append(step._replace(inputs=inputs, outputs=own))
+            self.senders.append(sender)
+        return results
+
+
+def _refuse_references(primitive: Any, values: Sequence[Any]) -> None:
+    if _compat.has_references(primitive, [jax.typeof(value) for value in values]):
+        raise complain(
+            NotImplementedError,
+            f"'{primitive.name}' works on a mutable array reference (jax.new_ref), and a graph "
+            "has no place for values that change.",
+            source=_compat.source_line(_compat.current_source()),
+            remedy="Write the update as x.at[...].set(...) on an ordinary array.",
+        )

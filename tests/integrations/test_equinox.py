@@ -418,3 +418,37 @@ def test_dropout_masks_are_the_same(rule, mlp):
 def test_errors(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+@eqx.filter_custom_vjp
+def scaled_sine(vjp_arg, y, *, scale):
+    x, z = vjp_arg
+    return jnp.sin(x) * scale + jnp.sum(z) * y
+
+
+@scaled_sine.def_fwd
+def _(perturbed, vjp_arg, y, *, scale):
+    return scaled_sine(vjp_arg, y, scale=scale), (jnp.cos(vjp_arg[0]) * scale, y)
+
+
+@scaled_sine.def_bwd
+def _(residuals, g, perturbed, vjp_arg, y, *, scale):
+    """What is not perturbed is told apart: its gradient is made wrong to show it."""
+    cosine, y = residuals
+    return g * cosine * (1.0 if perturbed[1] else 5.0), jnp.full(3, jnp.sum(g * y))
+
+
+def test_filter_custom_vjp():
+    """Its rules ask which arguments are differentiated, by JAX's symbolic zeros."""
+
+    def both(xz):
+        return jnp.sum(scaled_sine(xz, 2.0, scale=3.0))
+
+    def one(x):
+        return both((x, jnp.ones(3)))
+
+    x = jnp.arange(2.0)
+    for function, arg in ((one, x), (both, (x, jnp.ones(3)))):
+        for transform in (lambda f: f, eqx.filter_jit):
+            found = transform(OURS(function))(arg)
+            assert same(found, transform(THEIRS(function))(arg))

@@ -229,7 +229,7 @@ def _audit_step(
     jaxpr, results = jax.make_jaxpr(step, return_shape=True)(*args)
     sources = [_places(path, at) for path, _ in jax.tree_util.tree_leaves_with_path(args)]
     reads: dict[Place, set[frozenset[Place]]] = {}
-    masks = _compat.dependencies(jaxpr)
+    masks = _compat.dependencies(jaxpr.jaxpr)
     for (path, _), mask in zip(jax.tree_util.tree_leaves_with_path(results), masks, strict=True):
         found = {frozenset(places) for i, places in enumerate(sources) if mask >> i & 1}
         for place in _places(path, at):

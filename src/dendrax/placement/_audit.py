@@ -186,7 +186,7 @@ def _sources(eqn: Any) -> list[list[Any]]:
     """For each result the variables that it depends on; looks into compiled programs."""
     if eqn.primitive.name not in _compat.JIT_PRIMITIVES:
         return [_compat.unique_vars(eqn.invars)] * len(eqn.outvars)
-    masks = _compat.dependencies(_compat.called_jaxpr(eqn))
+    masks = _compat.dependencies(_compat.called_jaxpr(eqn.params).jaxpr)
     return [
         _compat.unique_vars([atom for k, atom in enumerate(eqn.invars) if mask >> k & 1])
         for mask in masks

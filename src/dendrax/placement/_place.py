@@ -100,7 +100,9 @@ def place(
     check_parameters(arguments)
     with _explaining(micro_batches):
         graph, call = trace_call(fun, arguments, numbers, has_aux=has_aux)
-    check_scalar(graph, call)
+    roots = [port for port, root in zip(graph.outputs, graph.roots, strict=True) if root]
+    avals = [graph[port.vertex].outputs[port.output] for port in roots]
+    check_scalar(avals, call, graph[roots[0].vertex].source if roots else "")
     if is_wave(rule):
         shown = checked(_opened(graph, len(chosen)))
         parts = partition(shown, len(chosen), shares_sums=True, cuts=_cuts(cuts, len(chosen)))

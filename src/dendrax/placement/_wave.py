@@ -14,9 +14,10 @@ from typing import Any, Protocol
 
 import jax
 
+from dendrax._gradient import record_graph
 from dendrax._graph import Port
 from dendrax._network import Values
-from dendrax._wavefront import run_backward, run_forward
+from dendrax._wavefront import Tape, send_back
 from dendrax.placement._blocks import Block, Partition
 from dendrax.placement._turns import take_turns
 from dendrax.placement._wires import Wires
@@ -46,40 +47,24 @@ class Traveller:
 
 
 class Stage:
-    """The compiled programs of one block."""
+    """The compiled programs of one block; ``weight`` is the error of the loss."""
 
-    def __init__(self, block: Block, told: set[Port], weight: float):
+    def __init__(self, block: Block, weight: float):
         graph = block.graph
         self.block = block
-        pairs = zip(block.outputs, graph.roots, strict=True)
-        seeded = tuple(root or port in told for port, root in pairs)
-        preset = tuple(port in told for port in block.leaves)
-        flow = graph.wave_from(seeded, preset)
-        pairs = zip(graph.leaves, block.leaves, strict=True)
-        self.reached = {port for leaf, port in pairs if flow.emitted[leaf]}
 
         def forward(leaves: list[Any]) -> Any:
-            return run_forward(graph, flow, leaves)
+            return record_graph(graph, leaves)
 
-        def wave(pullbacks: Any, errors: list[Any], sums: list[Any]) -> list[Any]:
+        def wave(tape: Tape, errors: list[Any], sums: list[Any]) -> list[Any]:
             errors = [
                 jax.lax.full(aval.shape, weight, aval.dtype) if root else error
                 for aval, root, error in zip(avals, graph.roots, errors, strict=True)
             ]
-            return run_backward(graph, flow, pullbacks, errors, sums)
+            return send_back(tape, errors, sums)
 
         avals = [graph[port.vertex].outputs[port.output] for port in graph.outputs]
         self.forward, self.wave = jax.jit(forward), jax.jit(wave)
-
-
-def stages_of(partition: Partition, weight: float) -> tuple[Stage, ...]:
-    """The programs of all blocks; ``weight`` is the error of the loss."""
-    told: set[Port] = set()
-    stages = []
-    for block in reversed(partition.blocks):
-        stages.append(Stage(block, told, weight))
-        told |= stages[-1].reached
-    return tuple(reversed(stages))
 
 
 class Wave:
@@ -87,7 +72,7 @@ class Wave:
 
     def __init__(self, partition: Partition, micro_batches: int):
         self.partition, self.micro_batches = partition, micro_batches
-        self.stages = stages_of(partition, 1 / micro_batches)
+        self.stages = [Stage(block, 1 / micro_batches) for block in partition.blocks]
         self.turns = take_turns(len(self.stages), micro_batches)
 
     def run(

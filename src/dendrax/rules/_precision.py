@@ -35,7 +35,7 @@ def precisions(
         return chosen
     own = [port for port in chosen if not is_shared(net, net.wiring.vertex(port))]
     seen = batch_size(rule, net, own) if own and batch == "mean" else 1
-    size = batch if isinstance(batch, int) else seen * pieces
+    size = batch if isinstance(batch, int) else max(seen * pieces, 1)  # a batch may be empty
     return {port: value / size if port in own else value for port, value in chosen.items()}
 
 
