@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: Z-IL against JAX, IL against a loop by hand, the growth of graphs."""
+"""``python -m benchmarks``: Z-IL against JAX, IL against a loop by hand, and how graphs grow."""
 
 import argparse
 import json
@@ -6,7 +6,7 @@ import pathlib
 
 from rich.console import Console
 
-from benchmarks import gradients, growth, inference
+from benchmarks import calls, gradients, growth, inference
 from benchmarks.handwritten import WORKLOADS
 from dendrax.models import PROBLEMS
 
@@ -22,6 +22,9 @@ def main() -> None:
     parser.add_argument("--workloads", nargs="*", default=list(WORKLOADS), choices=list(WORKLOADS))
     parser.add_argument("--seconds", type=float, default=12.0, help="time per row (default 12)")
     parser.add_argument("--largest", type=int, default=100_000, help="largest graph to level")
+    parser.add_argument(
+        "--longest", type=int, default=50_000, help="longest chain to trace and lower (0: no calls)"
+    )
     parser.add_argument("--json", type=pathlib.Path, help="also write the numbers to this file")
     options = parser.parse_args()
     console = Console()
@@ -31,10 +34,13 @@ def main() -> None:
     inferred = inference.run(console, options.workloads, options.seconds)
     if inferred:
         console.print(inference.table(inferred))
+    called = calls.run(console, options.seconds / 4, options.longest) if options.longest else []
+    if called:
+        console.print(calls.table(called))
     grown = growth.run(console, options.largest)
     console.print(growth.table(grown))
     if options.json:
-        tables = {"gradients": measured, "inference": inferred, "growth": grown}
+        tables = {"gradients": measured, "inference": inferred, "calls": called, "growth": grown}
         rows = {name: [vars(row) for row in found] for name, found in tables.items()}
         options.json.write_text(json.dumps(rows, indent=2) + "\n")
 
