@@ -4,6 +4,7 @@ Both as ratios Z-IL / JAX, in turns, the order changing each time. Each lowering
 function, so that nothing of an earlier one can be reused.
 """
 
+import functools
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +22,11 @@ from benchmarks.timing import interleaved
 from dendrax.models import problem
 
 LENGTHS = (500, 5_000, 50_000)
-MODELS = ("mlp", "cnn", "rnn_scan", "resnet18", "transformer")
+LOWERED = ("resnet18", "transformer12", "mlp100")
+CALLED = ("mlp", "cnn", "rnn_scan", "resnet18", "transformer")
+
+# A name, what makes the function (a new one, so that JAX traces it again), and its arguments.
+Case = tuple[str, Callable[[], Any], tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -55,36 +60,49 @@ def deep_mlp(weights: Any, x: jax.Array) -> jax.Array:
 
 
 def run(console: Console, seconds: float, longest: int) -> list[Row]:
-    """Lower chains of up to ``longest`` operations; call models eagerly for about ``seconds``."""
-    weights = [(0.1 * jnp.ones((32, 32)), jnp.zeros(32)) for _ in range(20)]
-    eager: list[tuple[str, Any, tuple[Any, ...]]] = [
-        ("MLP, 20 layers of 32", deep_mlp, (weights, jnp.ones((16, 32))))
+    """Lower chains of up to ``longest`` operations, and models; call models eagerly."""
+    lowered: list[Case] = [
+        (f"chain of {n:,} operations", functools.partial(chain, n), (jnp.ones(8),))
+        for n in LENGTHS
+        if n <= longest
     ]
-    for name in MODELS:
-        p = problem(name, small=True)
-        eager.append((p.name, p.loss, (p.model, p.inputs, p.target)))
-    lengths = [length for length in LENGTHS if length <= longest]
+    lowered += [_model(name, small=False) for name in LOWERED]
+    weights = [(0.1 * jnp.ones((32, 32)), jnp.zeros(32)) for _ in range(20)]
+    eager: list[Case] = [
+        ("MLP, 20 layers of 32", lambda: deep_mlp, (weights, jnp.ones((16, 32)))),
+        *(_model(name, small=True) for name in CALLED),
+    ]
     with Progress(console=console, transient=True) as progress:
-        rows = [lowering(n) for n in progress.track(lengths, description="lowering, Z-IL / JAX")]
-        for name, loss, arguments in progress.track(eager, description="eager calls, Z-IL / JAX"):
-            ours, theirs = dendrax.value_and_grad(loss), jax.value_and_grad(loss)
-            ratio, mine, count = interleaved(ours, theirs, arguments, seconds)
-            rows.append(Row(name, "eager call", ratio, mine / ratio, count))
-    return rows
+        rows = [lowering(*case) for case in progress.track(lowered, description="lowering")]
+        return rows + [
+            calling(*case, seconds) for case in progress.track(eager, description="eager calls")
+        ]
 
 
-def lowering(length: int) -> Row:
-    """Trace and lower a chain by both, several times."""
-    repeats = max(3, min(20, 25_000 // length))
+def _model(name: str, *, small: bool) -> Case:
+    p = problem(name, small=small)
+    return p.name, lambda: lambda *args: p.loss(*args), (p.model, p.inputs, p.target)
+
+
+def lowering(name: str, make: Callable[[], Any], arguments: tuple[Any, ...]) -> Row:
+    """Trace and lower a function by both, several times."""
     times: dict[Any, list[float]] = {dendrax: [], jax: []}
-    for turn in range(-1, repeats):
-        for library in (dendrax, jax) if turn % 2 else (jax, dendrax):
+    began = time.perf_counter()
+    while len(times[jax]) < 4 or (len(times[jax]) < 20 and time.perf_counter() - began < 10):
+        for library in (dendrax, jax) if len(times[jax]) % 2 else (jax, dendrax):
             start = time.perf_counter()
-            jax.jit(library.value_and_grad(chain(length))).lower(jnp.ones(8))
-            if turn >= 0:
-                times[library].append(time.perf_counter() - start)
-    ours, theirs = (statistics.median(times[library]) for library in (dendrax, jax))
-    return Row(f"chain of {length:,} operations", "trace and lower", ours / theirs, theirs, repeats)
+            jax.jit(library.value_and_grad(make())).lower(*arguments)
+            times[library].append(time.perf_counter() - start)
+    ours, theirs = (statistics.median(times[library][1:]) for library in (dendrax, jax))
+    return Row(name, "trace and lower", ours / theirs, theirs, len(times[jax]) - 1)
+
+
+def calling(name: str, make: Callable[[], Any], arguments: tuple[Any, ...], seconds: float) -> Row:
+    """Call a function eagerly by both, for about ``seconds``."""
+    loss = make()
+    ours, theirs = dendrax.value_and_grad(loss), jax.value_and_grad(loss)
+    ratio, mine, count = interleaved(ours, theirs, arguments, seconds)
+    return Row(name, "eager call", ratio, mine / ratio, count)
 
 
 def table(rows: Sequence[Row]) -> Table:

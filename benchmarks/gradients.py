@@ -40,7 +40,6 @@ class Row:
     divergence: float
     exact: bool
     update_ms: float
-    trace_ratio: float
     compile_ratio: float
     graph_share: float
     num_runs: int
@@ -60,7 +59,7 @@ def measure(p: Problem, seconds: float) -> Row:
     arguments = p.model, p.inputs, p.target
     graph_time = _graph_seconds(p)
     ours, trace, compile = build(dendrax.value_and_grad(p.loss), arguments)
-    theirs, jax_trace, jax_compile = build(jax.value_and_grad(p.loss), arguments)
+    theirs, _, jax_compile = build(jax.value_and_grad(p.loss), arguments)
     found, expected = ours(*arguments), theirs(*arguments)
     pairs = list(zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True))
     ratio, update, count = interleaved(ours, theirs, arguments, seconds)
@@ -71,7 +70,6 @@ def measure(p: Problem, seconds: float) -> Row:
         divergence=float(np.sqrt(sum(float(((a - b) ** 2).sum()) for a, b in pairs))),
         exact=all(bool((a == b).all()) for a, b in pairs),
         update_ms=update * 1e3,
-        trace_ratio=trace / jax_trace,
         compile_ratio=compile / jax_compile,
         graph_share=graph_time / (trace + compile + update),
         num_runs=count,
@@ -88,7 +86,7 @@ def table(rows: Sequence[Row]) -> Table:
     """The rows, with the mean of the time ratios below."""
     result = Table(title="Z-IL / jax.value_and_grad, both jitted, float32")
     result.add_column("model", no_wrap=True)
-    for title in ("time", "memory", "distance", "ms", "trace", "compile", "graph"):
+    for title in ("time", "memory", "distance", "ms", "compile", "graph"):
         result.add_column(title, justify="right")
     for row in rows:
         result.add_row(
@@ -97,7 +95,6 @@ def table(rows: Sequence[Row]) -> Table:
             f"{row.memory_ratio:.3f}",
             "0.0" if row.exact else f"{row.divergence:.2g}",
             f"{row.update_ms:.2f}",
-            f"{row.trace_ratio:.2f}",
             f"{row.compile_ratio:.2f}",
             f"{100 * row.graph_share:.0f} %",
         )
@@ -105,7 +102,7 @@ def table(rows: Sequence[Row]) -> Table:
     result.add_section()
     result.add_row("mean", f"{mean:.3f}")
     result.caption = (
-        "time, memory (XLA's temporary buffers), trace, compile: ratios; distance: Euclidean "
+        "time, memory (XLA's temporary buffers), compile: ratios; distance: Euclidean "
         "distance of the gradients, 0.0 if every bit agrees; graph: tracing and levelling as a "
         "part of the first call"
     )
