@@ -232,3 +232,15 @@ def test_settings_of_jax_are_part_of_what_is_remembered():
             expected = jax.make_jaxpr(jax.grad(loss))(x)
             assert str(found).count("precision") == str(expected).count("precision")
             assert same(dendrax.grad(loss)(x), jax.grad(loss)(x))
+
+
+def test_what_only_aux_needs_is_not_kept():
+    """The residuals of a pullback are those of the result, as with JAX."""
+
+    def function(x):
+        return jnp.sin(x), jnp.exp(jnp.tanh(x) @ x)
+
+    x = jnp.ones((3, 3))
+    _, pullback, _ = dendrax.vjp(function, x, has_aux=True)
+    _, theirs, _ = jax.vjp(function, x, has_aux=True)
+    assert len(jax.tree.leaves(pullback)) == len(jax.tree.leaves(theirs)) == 1

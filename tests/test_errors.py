@@ -250,6 +250,20 @@ def test_the_users_own_error_is_not_disguised():
         dendrax.grad(loss)(1.0)
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit, jax.checkpoint])
+def test_the_users_own_error_in_a_rule_is_not_disguised(wrap):
+    @jax.custom_vjp
+    def f(x):
+        return x
+
+    def backward(res, g):
+        raise ValueError("mine")
+
+    f.defvjp(lambda x: (x, None), backward)
+    with pytest.raises(ValueError, match=r"^mine"):
+        dendrax.grad(wrap(f))(1.0)
+
+
 def test_warnings_name_the_user_s_line():
     graph = dendrax.trace(lambda w: jnp.sum(w * w), jnp.ones(3), vertices="layer")
     with pytest.warns(UserWarning, match="no value node") as caught:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dendrax
-from dendrax import ZIL, _compat, _dynamics, _equations, _level, _local, _regions
+from dendrax import ZIL, _body, _compat, _dynamics, _equations, _level, _local
 from dendrax.rules import zil
 from tests.compare import distance, same
 
@@ -34,7 +34,7 @@ def dynamics_distance():
 
 
 def wave_is_exact():
-    _regions._make_once.cache_clear()
+    _body._make_once.cache_clear()
     _local._operations.clear()
     return same(jax.jit(dendrax.grad(loss))(W, X), jax.jit(jax.grad(loss))(W, X))
 

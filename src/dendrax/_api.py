@@ -146,8 +146,7 @@ def _by_wave(
     outputs, tape, call = record_call(fun, arguments, chosen, has_aux=has_aux)
     count = call.out_tree.num_leaves
     check_scalar(list(map(_compat.aval_of, outputs[:count])), call, tape.layout.source_of_output())
-    errors = [jax.lax.full_like(outputs[0], 1)] + [None] * (len(outputs) - 1)
-    return outputs, send_back(tape, errors), call
+    return outputs, send_back(tape, [jax.lax.full_like(outputs[0], 1)]), call
 
 
 def _root_avals(graph: Graph) -> list[Any]:
@@ -205,9 +204,7 @@ def vjp(
 
 def _pull_wave(call: Call, avals: tuple[Any, ...], tape: Tape, cotangent: Any) -> Any:
     with speaking_as("dendrax.vjp"):
-        errors = _output_errors(call, avals, cotangent)
-        errors += [None] * (len(tape.layout.outputs) - len(errors))
-        return call.gradient(send_back(tape, errors))
+        return call.gradient(send_back(tape, _output_errors(call, avals, cotangent)))
 
 
 def _pull_dynamics(

@@ -24,7 +24,7 @@ from dendrax._graph import Graph
 from dendrax._local import is_inexact
 from dendrax._stage import stage
 from dendrax._trace import build_graph
-from dendrax._wavefront import Tape, record
+from dendrax._wavefront import Tape, plain, record
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,15 +255,17 @@ def record_call(
     **Returns:** the function's results (the auxiliary ones last), the tape, and the call.
     """
     results = _Results()
+    auxiliary: list[Any] = []
 
     def flat(*traced: Any) -> list[Any]:
         outputs, aux = _flatten_results(arguments.call(fun, traced), has_aux, results)
-        return [*outputs, *aux]
+        auxiliary.extend(map(plain, aux))
+        return outputs
 
     values = [jnp.asarray(leaf) for leaf in arguments.traced_leaves()]
     active = [is_inexact(_compat.aval_of(value)) for value in values]
     outputs, tape = record(flat, values, active)
-    return outputs, tape, Call(arguments, (), results.out_tree, results.aux, argnums)
+    return [*outputs, *auxiliary], tape, Call(arguments, (), results.out_tree, results.aux, argnums)
 
 
 _NOT_KNOWN = (

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from dendrax import _compat
+from dendrax._follow import FollowedValue, Follower
 
 
 def stage(function: Callable[..., Sequence[Any]], *args: Any) -> _compat.ClosedJaxpr:
@@ -31,7 +32,7 @@ def stage(function: Callable[..., Sequence[Any]], *args: Any) -> _compat.ClosedJ
             return jax.make_jaxpr(staged)(*args)
 
 
-class StagedValue(_compat.FollowedValue):
+class StagedValue(FollowedValue):
     """A value of the program; ``slot`` is what JAX knows it by there."""
 
     __slots__ = ()
@@ -98,7 +99,7 @@ class _Operation:
             self.found = found if self.primitive.multiple_results else [found]
 
 
-class Stager(_compat.Follower):
+class Stager(Follower):
     """Writes every operation into the program that JAX's own trace ``inside`` makes."""
 
     def __init__(self, around: Any, inside: Any):

@@ -26,6 +26,7 @@ import jax
 
 from dendrax import _compat
 from dendrax._errors import complain, is_ours
+from dendrax._follow import FollowedValue, Follower
 from dendrax._local import cannot_differentiate, differentiate, differentiate_primitive
 
 Function = Callable[..., Sequence[Any]]
@@ -40,7 +41,7 @@ class Sender(Protocol):
 class Step(NamedTuple):
     """One vertex on the tape: where its messages are added up, and where its errors are.
 
-    ``name`` is that of a primitive; empty for a function with a derivative rule of its own.
+    ``name`` is that of a primitive; empty for what has functions of the user's inside.
     """
 
     name: str
@@ -182,10 +183,11 @@ class _explaining:
 
 NOT_DIFFERENTIABLE = (NotImplementedError, ValueError, TypeError, AssertionError)
 
-# name of a primitive -> function(primitive, values, active, params) -> outputs, ties, sender; a tie
-# says where an output's error is, as in `Linear`. `dendrax._regions` registers those with a body.
+# name of a primitive -> function(primitive, values, active, params) -> outputs, ties, sender, or
+# ``None`` if it is a vertex like any other. A tie says where an output's error is, as in `Linear`.
+# `dendrax._regions` registers the primitives that have a body.
 Run = tuple[Sequence[Any], Sequence[int | None], Sender | Tape]
-REGIONS: dict[str, Callable[..., Run]] = {}
+REGIONS: dict[str, Callable[..., Run | None]] = {}
 
 
 @jax.tree_util.register_static
@@ -196,13 +198,18 @@ class Handing:
         sums[0].accum(errors[0])
 
 
+def plain(value: Any) -> Any:
+    """What the trace around knows of a value."""
+    return value.value if isinstance(value, FollowedValue) else value
+
+
 def port(value: Any) -> Any:
     """``value``, whose messages from here on are added up apart (where an inner ``jit`` did)."""
     follower = getattr(value, "_trace", None)
     return follower.port(value) if isinstance(follower, Recorder) else value
 
 
-class Recorder(_compat.Follower):
+class Recorder(Follower):
     """Follows the values that carry errors, and notes the vertices on the way."""
 
     def __init__(self, parent: Any):
@@ -211,9 +218,9 @@ class Recorder(_compat.Follower):
         self.senders: list[Sender] = []
         self.avals: list[Any] = []
 
-    def new(self, value: Any) -> _compat.FollowedValue:
+    def new(self, value: Any) -> FollowedValue:
         """A value that has a slot of its own."""
-        followed = _compat.FollowedValue(self, value, len(self.avals))
+        followed = FollowedValue(self, value, len(self.avals))
         self.avals.append(followed.aval)
         return followed
 
@@ -225,20 +232,22 @@ class Recorder(_compat.Follower):
         _refuse_references(primitive, args)
         values, slots = zip(*map(self.split, args), strict=True)
         active = [slot is not None for slot in slots]
-        step = Step(primitive.name, (), (), _compat.current_source())
-        with _compat.set_current_trace(self.parent), _explaining(step):
+        source = _compat.current_source()
+        with _compat.set_current_trace(self.parent):
             region = REGIONS.get(primitive.name)
-            if region is not None:
-                outputs, ties, sender = region(primitive, values, active, params)
-            else:
-                outputs, sender = differentiate_primitive(primitive, params, values, active)
-                ties = sender.linear.ties
+            run = region(primitive, values, active, params) if region else None
+            step = Step("" if run else primitive.name, (), (), source)
+            if run is None:
+                with _explaining(step):
+                    outputs, sender = differentiate_primitive(primitive, params, values, active)
+                run = outputs, sender.linear.ties, sender
+        outputs, ties, sender = run
         if isinstance(sender, Tape):
             return self.splice(step, outputs, sender, slots)
         found = self.write(step, outputs, ties, slots, sender)
         return found if primitive.multiple_results else found[0]
 
-    def port(self, value: _compat.FollowedValue) -> _compat.FollowedValue:
+    def port(self, value: FollowedValue) -> FollowedValue:
         """The same value, with a sum of its own that is then added to the first."""
         (result,) = self.write(Step("", (), (), None), [value.value], [1], [value.slot], Handing())
         return result
@@ -260,7 +269,7 @@ class Recorder(_compat.Follower):
             self.steps.append(Step(inner.name, inputs, own, step.source))
         self.senders.extend(tape.senders)
         return [
-            value if slot is None else _compat.FollowedValue(self, value, places[slot])
+            value if slot is None else FollowedValue(self, value, places[slot])
             for value, slot in zip(outputs, layout.outputs, strict=True)
         ]
 
@@ -302,7 +311,7 @@ class Recorder(_compat.Follower):
             if tie is None:
                 results.append(value)
             elif tie in places:
-                results.append(_compat.FollowedValue(self, value, places[tie]))
+                results.append(FollowedValue(self, value, places[tie]))
             else:
                 results.append(self.new(value))
                 places[tie] = results[-1].slot

@@ -129,6 +129,31 @@ def rule_that_returns_none():
 
 
 @add()
+def ignored_cotangent_behind_a_rule_that_returns_none():
+    """JAX asks the first rule with a cotangent of zero."""
+    logp = log_density()
+
+    @jax.custom_vjp
+    def silent(x):
+        return 2.0 * x
+
+    silent.defvjp(lambda x: (silent(x), None), lambda res, g: (None,))
+    return lambda x: silent(logp(x))
+
+
+@add()
+def ignored_cotangent_behind_a_silent_rule_in_jit():
+    logp = log_density()
+
+    @jax.custom_vjp
+    def silent(x):
+        return 2.0 * x
+
+    silent.defvjp(lambda x: (silent(x), None), lambda res, g: (None,))
+    return jax.jit(lambda x: silent(logp(x)) + jnp.sum(x))
+
+
+@add()
 def nondiff_function_of_custom_vjp():
     @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
     def apply(f, x):
