@@ -250,18 +250,36 @@ def test_the_users_own_error_is_not_disguised():
         dendrax.grad(loss)(1.0)
 
 
-@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit, jax.checkpoint])
-def test_the_users_own_error_in_a_rule_is_not_disguised(wrap):
+def in_cond(f):
+    return lambda x: jax.lax.cond(x > 0, f, lambda x: x, x)
+
+
+def in_scan(f):
+    return lambda x: jax.lax.scan(lambda c, _: (f(c), None), x, length=2)[0]
+
+
+@pytest.mark.parametrize("rule", [dendrax.ZIL(), dendrax.FixedPrediction()], ids=repr)
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit, jax.checkpoint, in_cond, in_scan])
+@pytest.mark.parametrize("kind", [ValueError, AssertionError, RuntimeError])
+def test_the_users_own_error_in_a_rule_is_not_disguised(wrap, kind, rule):
     @jax.custom_vjp
     def f(x):
         return x
 
     def backward(res, g):
-        raise ValueError("mine")
+        raise kind("mine")
 
     f.defvjp(lambda x: (x, None), backward)
-    with pytest.raises(ValueError, match=r"^mine"):
-        dendrax.grad(wrap(f))(1.0)
+    with pytest.raises(kind, match=r"^mine"):
+        dendrax.grad(wrap(f), rule=rule)(1.0)
+
+
+def test_wrong_shapes_are_what_jax_says_they_are():
+    def loss(x):
+        return jnp.sum(jax.lax.add(x, jnp.ones(4)))
+
+    with pytest.raises(TypeError, match=r"^add got incompatible shapes"):
+        dendrax.grad(loss)(jnp.ones(3))
 
 
 def test_warnings_name_the_user_s_line():

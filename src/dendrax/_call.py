@@ -99,7 +99,10 @@ def _described(value: Any, traced: bool) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A traced call: its graph, the values of the graph's leaves, and the trees of the results."""
+    """A call that was traced or recorded: its arguments, and the trees of its results.
+
+    ``aux`` makes a tree of the values of the auxiliary results.
+    """
 
     arguments: Arguments
     constants: tuple[Any, ...]

@@ -101,10 +101,10 @@ def as_function(jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:
     return jex_core.jaxpr_as_fun(jaxpr)
 
 
-def as_open_function(jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:
-    """As `as_function`, with the jaxpr's constants for first arguments."""
-    inputs = [*jaxpr.jaxpr.constvars, *jaxpr.jaxpr.invars]
-    return as_function(with_equations(jaxpr.jaxpr, jaxpr.eqns, inputs, jaxpr.jaxpr.outvars))
+def as_open_function(jaxpr: Jaxpr) -> Callable[..., list[Any]]:
+    """The function that a jaxpr describes, with its constants for first arguments."""
+    inputs = [*jaxpr.constvars, *jaxpr.invars]
+    return as_function(with_equations(jaxpr, jaxpr.eqns, inputs, jaxpr.outvars))
 
 
 def unique_vars(atoms: Sequence[Atom]) -> list[Var]:
@@ -203,7 +203,8 @@ def is_debugging(eqn: JaxprEqn) -> bool:
 
 def has_effects(primitive: Any, params: dict[str, Any]) -> bool:
     """Whether an operation does more than to compute its results."""
-    inner = [value for value in params.values() if isinstance(value, (Jaxpr, ClosedJaxpr))]
+    given = [item for v in params.values() for item in (v if isinstance(v, tuple) else (v,))]
+    inner = [item for item in given if isinstance(item, (Jaxpr, ClosedJaxpr))]
     return "callback" in primitive.name or any(jaxpr.effects for jaxpr in inner)
 
 

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from dendrax import _compat
-from dendrax._errors import complain
+from dendrax._errors import complain, is_ours
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,38 +100,43 @@ class Linear:
     jaxpr: _compat.Jaxpr
     ties: tuple[int | None, ...]
 
-
-@dataclass(frozen=True, eq=False)
-class _Fixed:
-    """What of a pullback is not an array: its map, and its literals.
-
-    A number of the program stays a number: XLA multiplies by 1/4 where it knows that it is to
-    divide by 4, and rounds differently where it does not.
-    """
-
-    linear: Linear
-    values: Sequence[Any]
-    literal: Sequence[bool]
+    @functools.cached_property
+    def masks(self) -> list[int]:
+        """For each result a bit mask of the active inputs that its error sends a message to."""
+        return _compat.dependencies(self.jaxpr)
 
 
 @jax.tree_util.register_pytree_node_class
 class Pullback:
-    """The way back through one vertex, at the values that it was linearised at."""
+    """The way back through one vertex, at the values that it was linearised at.
+
+    A number of the program stays one, it is no array: XLA multiplies by 1/4 where it knows that it
+    is to divide by 4, and rounds differently where it does not.
+    """
 
     def __init__(self, linear: Linear, residuals: Sequence[Any]):
-        self.linear, self.residuals = linear, residuals
+        pairs = [(value, _compat.is_literal(value)) for value in residuals]
+        self._arrays = [value for value, literal in pairs if not literal]
+        literals = tuple((value,) if literal else None for value, literal in pairs)
+        self._static = _Static(linear, literals)
 
-    def tree_flatten(self) -> tuple[Sequence[Any], _Fixed]:
-        literal = [_compat.is_literal(value) for value in self.residuals]
-        pairs = list(zip(self.residuals, literal, strict=True))
-        fixed = [value if flag else None for value, flag in pairs]
-        return [value for value, flag in pairs if not flag], _Fixed(self.linear, fixed, literal)
+    @property
+    def linear(self) -> Linear:
+        return self._static.linear
+
+    @property
+    def residuals(self) -> list[Any]:
+        arrays = iter(self._arrays)
+        return [next(arrays) if value is None else value[0] for value in self._static.literals]
+
+    def tree_flatten(self) -> tuple[Sequence[Any], _Static]:
+        return self._arrays, self._static
 
     @classmethod
-    def tree_unflatten(cls, fixed: _Fixed, residuals: Sequence[Any]) -> Pullback:
-        given = iter(residuals)
-        pairs = zip(fixed.values, fixed.literal, strict=True)
-        return cls(fixed.linear, [value if flag else next(given) for value, flag in pairs])
+    def tree_unflatten(cls, static: _Static, arrays: Sequence[Any]) -> Pullback:
+        self = object.__new__(cls)
+        self._arrays, self._static = list(arrays), static
+        return self
 
     def send(self, errors: Sequence[Any], sums: Sequence[_compat.Sum]) -> None:
         """Add the messages ε ∂μ/∂x, term by term as JAX does, to the sums at the inputs.
@@ -139,6 +144,23 @@ class Pullback:
         ``errors`` are those of the map's own results; ``None`` is an error that is absent.
         """
         _compat.transpose(self.linear.jaxpr, self.residuals, errors, sums)
+
+    def reach(self, errors: Sequence[bool]) -> list[bool]:
+        """Which inputs get a message, if these results have an error."""
+        masks = zip(self.linear.masks, errors, strict=True)
+        mask = functools.reduce(int.__or__, (m for m, error in masks if error), 0)
+        return [bool(mask >> k & 1) for k in range(len(self.linear.jaxpr.invars))]
+
+
+@dataclass(frozen=True)
+class _Static:
+    """What of a pullback is not an array; equal if its map is the same, and its literals are."""
+
+    linear: Linear
+    literals: tuple[tuple[Any] | None, ...]
+
+    def __hash__(self) -> int:
+        return hash((self.linear, len(self.literals)))
 
 
 def differentiate(
@@ -166,6 +188,17 @@ def differentiate(
     return outputs, Pullback(Linear(_compat.with_outputs(jaxpr, own), tuple(ties)), residuals)
 
 
+class Applied(NamedTuple):
+    """A primitive operation and its parameters."""
+
+    primitive: Any
+    params: dict[str, Any]
+
+    def __call__(self, *inputs: Any) -> Sequence[Any]:
+        found = self.primitive.bind(*inputs, **self.params)
+        return found if self.primitive.multiple_results else [found]
+
+
 class Operation:
     """A primitive operation with its derivative, for inputs of given types: looked up once."""
 
@@ -190,12 +223,13 @@ _operations: dict[Any, Operation] = {}
 
 
 def find_operation(
-    primitive: Any, params: dict[str, Any], avals: Sequence[Any], active: Sequence[bool]
+    operation: Applied, avals: Sequence[Any], active: Sequence[bool]
 ) -> Operation | None:
     """A primitive operation with its derivative; ``None`` if it has a function of the user's in it.
 
     What is remembered is about primitives and types only.
     """
+    primitive, params = operation
     key = (primitive, *params.items(), *avals, *active, _compat.trace_context())
     try:
         found = _operations.get(key)
@@ -204,26 +238,16 @@ def find_operation(
     if found is None and not _compat.carries_function(params):
         if len(_operations) >= 10_000:
             _operations.clear()
-        found = _operations[key] = Operation(_bound(primitive, params), avals, active)
+        found = _operations[key] = Operation(operation, avals, active)
     return found
 
 
 def differentiate_primitive(
-    primitive: Any, params: dict[str, Any], values: Sequence[Any], active: Sequence[bool]
+    operation: Applied, values: Sequence[Any], active: Sequence[bool]
 ) -> tuple[Sequence[Any], Pullback]:
     """As `differentiate`, of a primitive operation."""
-    operation = find_operation(primitive, params, [jax.typeof(v) for v in values], active)
-    if operation is None:
-        return differentiate(_bound(primitive, params), values, active)
-    return operation(*values)
-
-
-def _bound(primitive: Any, params: dict[str, Any]) -> Callable[..., Sequence[Any]]:
-    def function(*inputs: Any) -> Sequence[Any]:
-        found = primitive.bind(*inputs, **params)
-        return found if primitive.multiple_results else [found]
-
-    return function
+    found = find_operation(operation, [jax.typeof(value) for value in values], active)
+    return differentiate(operation, values, active) if found is None else found(*values)
 
 
 class Reach(NamedTuple):
@@ -243,12 +267,13 @@ def reach(equation: Equation, active: tuple[bool, ...]) -> Reach:
     Read off the linear map: a message exists where a tangent at the output depends on the one at
     the input. (The message itself may be constant: a ``custom_vjp`` rule can ignore the error.)
     """
-    try:
+    eqn = equation.jaxpr.eqns[0]
+    with explaining(Applied(eqn.primitive, eqn.params), equation.source):
         linear, received = _find_linear(equation, active)
-    except Exception as error:
-        raise cannot_differentiate(equation.primitive, error, equation.source) from error
     masks = [1 << k for k in received]
-    masks += _compat.dependencies(linear.jaxpr, masks)
+    for own in linear.masks:
+        hit = [masks[k] for k in range(len(received)) if own >> k & 1]
+        masks.append(functools.reduce(int.__or__, hit, 0))
     depends = tuple(0 if tie is None else masks[tie] for tie in linear.ties)
     alias = [None if t is None or t >= len(received) else received[t] for t in linear.ties]
     return Reach(depends, tuple(alias))
@@ -261,7 +286,7 @@ def _find_linear(equation: Equation, active: tuple[bool, ...]) -> tuple[Linear, 
         inputs = [unique.index(a) if isinstance(a, _compat.Var) else None for a in eqn.invars]
         flags = [k is not None and active[k] for k in inputs]
         avals = [atom.aval for atom in eqn.invars]
-        operation = find_operation(eqn.primitive, eqn.params, avals, flags)
+        operation = find_operation(Applied(eqn.primitive, eqn.params), avals, flags)
         if operation is not None:
             return operation.linear, [k for k in inputs if k is not None and active[k]]
     found: list[Linear] = []
@@ -275,14 +300,43 @@ def _find_linear(equation: Equation, active: tuple[bool, ...]) -> tuple[Linear, 
     return found[0], [k for k, flag in enumerate(active) if flag]
 
 
+class explaining:
+    """What JAX says of a derivative that does not exist gets the user's line and a remedy.
+
+    Only that: a mistake in the operation itself (wrong shapes) or in a function of the user's stays
+    as it is. ``operation`` is ``None`` where the user's functions run.
+    """
+
+    def __init__(self, operation: Applied | None, source: Any, inputs: Sequence[Any] | None = None):
+        self.operation, self.source, self.inputs = operation, source, inputs
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if not isinstance(error, _NOT_DIFFERENTIABLE) or self.operation is None or is_ours(error):
+            return
+        name = self.operation.primitive.name
+        if _compat.carries_function(self.operation.params) and name not in _WITHOUT_USER_CODE:
+            return
+        if self.inputs is not None:
+            try:
+                jax.eval_shape(self.operation, *self.inputs)
+            except Exception:
+                return
+        source = self.source if isinstance(self.source, str) else _compat.source_line(self.source)
+        raise cannot_differentiate(name, error, source) from error
+
+
+_NOT_DIFFERENTIABLE = (NotImplementedError, ValueError, TypeError, AssertionError)
+_WITHOUT_USER_CODE = ("while", "pure_callback", "io_callback")
+
+
 def cannot_differentiate(name: str, error: Exception, source: str) -> Exception:
     """JAX's error for a vertex that has no derivative, with the user's line and a remedy."""
-    kind = type(error) if isinstance(error, (TypeError, ValueError)) else NotImplementedError
+    kind = type(error) if type(error) in (TypeError, ValueError) else NotImplementedError
     problem, remedy = _NO_DERIVATIVE.get(name, _NO_DERIVATIVE_OF_OTHERS)
-    try:
-        return complain(kind, problem.format(name=name, error=error), source=source, remedy=remedy)
-    except TypeError:  # an exception type of its own that takes other arguments
-        return error
+    return complain(kind, problem.format(name=name, error=error), source=source, remedy=remedy)
 
 
 _NO_DERIVATIVE_OF_OTHERS = (

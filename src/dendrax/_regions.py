@@ -13,9 +13,9 @@ from typing import Any
 import jax
 
 from dendrax import _compat
-from dendrax._body import Program, active_only, made_once, region_run
+from dendrax._body import Program, active_only, made_once, region_run, with_constants
 from dendrax._scan import run_scan, run_while
-from dendrax._wavefront import REGIONS, Run, record, send_back
+from dendrax._wavefront import REGIONS, Run, reached, record, send_back
 
 # ---- jit -----------------------------------------------------------------------------------------
 
@@ -27,15 +27,15 @@ def run_jit(
 
     Of a jit that is to be inlined (most of `jax.numpy`'s) JAX keeps none on the way back.
     """
-    body = _compat.called_jaxpr(params)
-    names = ("name", "inline", "in_shardings", "out_shardings")
+    body, values, active = with_constants(_compat.called_jaxpr(params), values, active)
+    names = ("name", "inline", "in_shardings", "out_shardings", "compiler_options_kvs")
     settings = tuple((name, params[name]) for name in names if name in params)
-    call = made_once(_JitCall, body, tuple(active), settings)
+    call = made_once(_JitCall, body, active, settings)
     outputs, residuals = call.forward(*values)
     residuals = call.packing.restore(values, outputs, residuals)
     if params.get("inline"):
         return outputs, (), jax.tree.unflatten(call.tree, residuals)
-    return region_run(outputs, active, call.carries, call.backward, residuals)
+    return region_run(outputs, active, call, residuals)
 
 
 class _JitCall:
@@ -47,15 +47,16 @@ class _JitCall:
 
     def __init__(
         self,
-        body: _compat.ClosedJaxpr,
+        body: _compat.Jaxpr,
         active: tuple[bool, ...],
         settings: tuple[tuple[str, Any], ...],
     ):
         params = dict(settings)
-        function = _constrained(body, params)
+        self.active = active
+        run_body = _constrained(body, params)
 
         def forward(*inputs: Any) -> Any:
-            outputs, tape = record(function, inputs, active)
+            outputs, tape = record(run_body, inputs, active)
             residuals, self.tree = jax.tree.flatten(tape)
             self.carries = tape.layout.carries
             self.packing = _Packing(inputs, outputs, residuals)
@@ -65,12 +66,19 @@ class _JitCall:
             tape = jax.tree.unflatten(self.tree, residuals)
             return active_only(send_back(tape, errors), active)
 
-        forward.__name__ = backward.__name__ = params.get("name", "call")
-        self.forward = jax.jit(forward, inline=params.get("inline", False))
-        self.backward = jax.jit(backward)
+        for function in (forward, backward):
+            function.__name__ = function.__qualname__ = params.get("name", "call")
+        options = dict(params.get("compiler_options_kvs", ())) or None
+        inline = params.get("inline", False)
+        self.forward = jax.jit(forward, inline=inline, compiler_options=options)
+        self.pull = jax.jit(backward, compiler_options=options)
+
+    def reach(self, errors: Sequence[bool]) -> list[bool]:
+        tape = jax.tree.unflatten(self.tree, [None] * self.tree.num_leaves)
+        return active_only(reached(tape, errors), self.active)
 
 
-def _constrained(body: _compat.ClosedJaxpr, params: dict[str, Any]) -> Callable[..., list[Any]]:
+def _constrained(body: _compat.Jaxpr, params: dict[str, Any]) -> Callable[..., list[Any]]:
     """A body as a function, with the shardings that its ``jit`` asks for."""
 
     def constrain(values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
@@ -81,8 +89,9 @@ def _constrained(body: _compat.ClosedJaxpr, params: dict[str, Any]) -> Callable[
         return values
 
     def function(*inputs: Any) -> list[Any]:
-        given = constrain(inputs, params.get("in_shardings", ()))
-        outputs = _compat.as_function(body)(*given)
+        count = len(body.constvars)
+        given = constrain(inputs[count:], params.get("in_shardings", ()))
+        outputs = _compat.as_open_function(body)(*inputs[:count], *given)
         return constrain(outputs, params.get("out_shardings", ()))
 
     return function
@@ -120,19 +129,19 @@ def run_remat(
     primitive: Any, values: Sequence[Any], active: Sequence[bool], params: dict[str, Any]
 ) -> Run:
     """Keep only the inputs, and what the policy says; linearise when the wave comes."""
-    plan = _Recompute(_compat.closed(params["jaxpr"]), tuple(active), params)
+    body, values, active = with_constants(_compat.closed(params["jaxpr"]), values, active)
+    plan = _Recompute(body, active, params)
     if params["policy"] is None:
         outputs, saved = primitive.bind(*values, **params), []
     else:
         outputs, saved = plan.evaluate_and_save(values)
-    kept = list(values), saved
-    return region_run(outputs, active, plan.program.carries, plan.pull, kept)
+    return region_run(outputs, active, plan, (list(values), saved))
 
 
 class _Recompute:
     """The body's forward pass, split into what is saved and what is computed again."""
 
-    def __init__(self, body: _compat.ClosedJaxpr, active: tuple[bool, ...], params: dict[str, Any]):
+    def __init__(self, body: _compat.Jaxpr, active: tuple[bool, ...], params: dict[str, Any]):
         self.active, self.prevent_cse = active, params["prevent_cse"]
         self.program = program = made_once(Program, body, active)
         policy = params["policy"]
@@ -161,6 +170,13 @@ class _Recompute:
         again = _compat.with_equations(jaxpr, self.again, arguments, program.residuals)
         residuals = _compat.as_function(again)(*program.consts, *inputs, *saved)
         return active_only(send_back(program.tape(residuals), errors), self.active)
+
+    @property
+    def carries(self) -> tuple[bool, ...]:
+        return self.program.carries
+
+    def reach(self, errors: Sequence[bool]) -> list[bool]:
+        return active_only(self.program.reached(errors), self.active)
 
     def _fenced(self, inputs: list[Any], saved: list[Any], errors: Sequence[Any]) -> Any:
         """Keep XLA from recognising the recomputation and undoing it."""

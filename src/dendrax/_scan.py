@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 
 from dendrax import _compat
-from dendrax._body import Program, active_only, made_once, region_run
+from dendrax._body import Program, active_only, made_once, region_run, with_constants
 from dendrax._hoist import Env, split_constant
 from dendrax._open import fixed_trip_count
 from dendrax._wavefront import Run, Tape, send_back
@@ -23,37 +23,37 @@ def run_scan(
     Residuals that are the same at every step (weights) are not stacked, and those that are slices
     of the xs are read from the xs again.
     """
-    step = made_once(
-        _Step, params["jaxpr"], params["num_consts"], params["num_carry"], tuple(active)
-    )
+    body, values, active = with_constants(params["jaxpr"], values, active)
+    num_consts = params["num_consts"] + len(values) - len(params["jaxpr"].in_avals)
+    step = made_once(_ScanStep, body, num_consts, params["num_carry"], active)
     consts, init, xs = step.split(values)
     constant = step.hoist(consts)
     count = step.num_carry
 
-    def body(carry: list[Any], x: list[Any]) -> Any:
+    def run(carry: list[Any], x: list[Any]) -> Any:
         results = step.vary(constant, carry, x)
         return results[:count], results[count:]
 
     loop = {key: params[key] for key in ("length", "reverse", "unroll")}
-    carry, ys = jax.lax.scan(body, init, xs, **loop)
+    carry, ys = jax.lax.scan(run, init, xs, **loop)
     num_ys = len(step.program.outputs) - count
-    outputs = [*carry, *ys[:num_ys]]
-    pull = functools.partial(_scan_back, step, tuple(active), tuple(loop.items()))
-    return region_run(outputs, active, step.carries, pull, (constant, xs, ys[num_ys:]))
+    kept = step.kept(constant, xs), ys[num_ys:]
+    way = _ScanWay(step, active, tuple(loop.items()))
+    return region_run([*carry, *ys[:num_ys]], active, way, kept)
 
 
-class _Step:
+class _ScanStep:
     """One time step of a scan's forward pass, in two parts: hoisted and repeated."""
 
     def __init__(
         self,
-        body: _compat.ClosedJaxpr,
+        body: _compat.Jaxpr,
         num_consts: int,
         num_carry: int,
         active: tuple[bool, ...],
     ):
         self.num_consts, self.num_carry = num_consts, num_carry
-        self.avals = body.in_avals
+        self.avals = [var.aval for var in (*body.constvars, *body.invars)]
         self.active, self.program = self._settle(body, list(active))
         program = self.program
         self.carries = (*self.split(self.active)[1], *program.carries[num_carry:])
@@ -66,13 +66,14 @@ class _Step:
         elsewhere = {*self.constant, *self.xs}
         residuals = _compat.unique_vars(program.residuals)
         self.stacked = [var for var in residuals if var not in elsewhere]
+        self.unstacked = [var for var in residuals if var in elsewhere]
 
     def split(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
         """Constants, carries and xs of the inputs."""
         first, second = self.num_consts, self.num_consts + self.num_carry
         return list(values[:first]), list(values[first:second]), list(values[second:])
 
-    def _settle(self, body: _compat.ClosedJaxpr, active: list[bool]) -> tuple[list[bool], Program]:
+    def _settle(self, body: _compat.Jaxpr, active: list[bool]) -> tuple[list[bool], Program]:
         """The body's program, once it is known which carries are active at some time step."""
         first, second = self.num_consts, self.num_consts + self.num_carry
         while True:
@@ -100,9 +101,16 @@ class _Step:
             piece.run(env)
         return [_read(env, atom) for atom in (*self.program.outputs, *self.stacked)]
 
+    def kept(self, constant: Sequence[Any], xs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Of the constants and the xs those that the way back needs."""
+        env: Env = dict(zip([*self.constant, *self.xs], [*constant, *xs], strict=True))
+        own = [env[name] for name in self.unstacked if name not in self.xs]
+        return own, [env[name] for name in self.unstacked if name in self.xs]
+
     def tape(self, constant: Sequence[Any], x: Sequence[Any], stacked: Sequence[Any]) -> Tape:
         """The body's tape at one time step."""
-        names = [*self.constant, *self.xs, *self.stacked]
+        own = [name for name in self.unstacked if name not in self.xs]
+        names = [*own, *(name for name in self.unstacked if name in self.xs), *self.stacked]
         env: Env = dict(zip(names, [*constant, *x, *stacked], strict=True))
         return self.program.tape([_read(env, atom) for atom in self.program.residuals])
 
@@ -111,42 +119,64 @@ def _read(env: Env, atom: Any) -> Any:
     return env[atom] if isinstance(atom, _compat.Var) else atom.val
 
 
-def _scan_back(
-    step: _Step,
-    active: tuple[bool, ...],
-    loop: tuple[tuple[str, Any], ...],
-    kept: tuple[list[Any], list[Any], list[Any]],
-    errors: Sequence[Any],
-) -> list[Any]:
+@dataclass(frozen=True, eq=False)
+class _ScanWay:
     """The body's wave at each time step, from the last to the first.
 
-    The scan carries the sums at its constants and the errors at its carries; as in JAX's, one that
-    is absent is a zero.
+    The scan carries the sums at its constants and the errors at its carries. An error that is there
+    at some time steps only is a zero at the others, as with JAX.
     """
-    constant, xs, stacked = kept
-    flags = step.split(step.active)
-    avals = step.split(step.avals)
 
-    def present(values: Sequence[Any], part: int) -> list[Any]:
-        triples = zip(values, avals[part], flags[part], strict=True)
-        return [_or_zeros(value, aval) if flag else None for value, aval, flag in triples]
+    step: _ScanStep
+    active: tuple[bool, ...]
+    loop: tuple[tuple[str, Any], ...]
 
-    def body(state: Any, slices: Any) -> Any:
-        sums, carry_error = state
-        ys_error, x, residuals = slices
-        tape = step.tape(constant, x, residuals)
-        found = step.split(send_back(tape, [*carry_error, *ys_error], sums))
-        sums, before, at_x = (present(values, part) for part, values in enumerate(found))
-        return (sums, before), at_x
+    @property
+    def carries(self) -> tuple[bool, ...]:
+        return self.step.carries
 
-    settings = dict(loop)
-    settings["reverse"] = not settings["reverse"]
-    sums = present([None] * step.num_consts, 0)
-    carry_error = present(errors[: step.num_carry], 1)
-    start = (sums, carry_error)
-    slices = (list(errors[step.num_carry :]), xs, stacked)
-    (sums, carry_error), at_xs = jax.lax.scan(body, start, slices, **settings)
-    return active_only([*sums, *carry_error, *at_xs], active)
+    def flow(self, errors: Sequence[bool]) -> tuple[list[bool], list[bool]]:
+        """Which outputs of the body have an error at some time step, and which inputs get one."""
+        step, seeded = self.step, list(errors)
+        while True:
+            hit = step.program.reached(seeded)
+            carry_hit = step.split(hit)[1]
+            grown = [a or b for a, b in zip(seeded, carry_hit, strict=False)]
+            if grown == seeded[: step.num_carry]:
+                first = step.num_consts
+                hit[first : first + step.num_carry] = grown
+                return seeded, hit
+            seeded[: step.num_carry] = grown
+
+    def reach(self, errors: Sequence[bool]) -> list[bool]:
+        return active_only(self.flow(errors)[1], self.active)
+
+    def pull(self, kept: Any, errors: Sequence[Any]) -> list[Any]:
+        step = self.step
+        (constant, xs), stacked = kept
+        flags = step.split(self.flow([error is not None for error in errors])[1])
+        avals = step.split(step.avals)
+
+        def present(values: Sequence[Any], part: int) -> list[Any]:
+            triples = zip(values, avals[part], flags[part], strict=True)
+            return [_or_zeros(value, aval) if flag else None for value, aval, flag in triples]
+
+        def body(state: Any, slices: Any) -> Any:
+            sums, carry_error = state
+            ys_error, x, residuals = slices
+            tape = step.tape(constant, x, residuals)
+            held = [*sums, *[None] * (len(step.avals) - len(sums))]
+            found = step.split(send_back(tape, [*carry_error, *ys_error], held))
+            sums, before, at_x = (present(values, part) for part, values in enumerate(found))
+            return (sums, before), at_x
+
+        loop = dict(self.loop)
+        loop["reverse"] = not loop["reverse"]
+        sums = present([None] * step.num_consts, 0)
+        carry_error = present(errors[: step.num_carry], 1)
+        slices = (list(errors[step.num_carry :]), xs, stacked)
+        (sums, carry_error), at_xs = jax.lax.scan(body, (sums, carry_error), slices, **loop)
+        return active_only([*sums, *carry_error, *at_xs], self.active)
 
 
 def _or_zeros(error: Any, aval: Any) -> Any:

@@ -118,7 +118,10 @@ class Stager(Follower):
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
         found = self.inside.process_primitive(primitive, list(map(self.staged, args)), params)
         results = found if primitive.multiple_results else [found]
-        if all(map(self.is_known, args)) and not _compat.has_effects(primitive, params):
+        avals = [jax.typeof(arg) for arg in args]
+        pure = not _compat.has_effects(primitive, params)
+        pure = pure and not _compat.has_references(primitive, avals)
+        if pure and all(map(self.is_known, args)):
             operation = _Operation(self.parent, primitive, args, params)
             results = [KnownValue(self, r, operation, i) for i, r in enumerate(results)]
         else:
@@ -129,11 +132,14 @@ class Stager(Follower):
         return isinstance(value, KnownValue) or not _compat.is_tracer(value)
 
     def rule(self, call: Callable[..., Any], args: Sequence[Any]) -> Any:
+        if all(map(self.is_known, args)):
+            values = [arg.known() if isinstance(arg, KnownValue) else arg for arg in args]
+            return call(self.parent, values)
         return self.function(call, args)
 
     def function(self, call: Callable[..., Any], args: Sequence[Any]) -> Any:
         closed, rebuild = self.stage_call(call, args)
         inputs = [self.staged(value) for value in (*closed.consts, *args)]
         with _compat.set_current_trace(self.inside):
-            results = _compat.as_open_function(closed)(*inputs)
+            results = _compat.as_open_function(closed.jaxpr)(*inputs)
         return rebuild([StagedValue(self, result, result) for result in results])

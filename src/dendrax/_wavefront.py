@@ -25,9 +25,9 @@ from typing import Any, NamedTuple, Protocol
 import jax
 
 from dendrax import _compat
-from dendrax._errors import complain, is_ours
+from dendrax._errors import complain
 from dendrax._follow import FollowedValue, Follower
-from dendrax._local import cannot_differentiate, differentiate, differentiate_primitive
+from dendrax._local import Applied, differentiate, differentiate_primitive, explaining
 
 Function = Callable[..., Sequence[Any]]
 
@@ -35,19 +35,25 @@ Function = Callable[..., Sequence[Any]]
 class Sender(Protocol):
     """The way back through one vertex: `dendrax._local.Pullback`, or that of a region."""
 
-    def send(self, errors: Sequence[Any], sums: Sequence[_compat.Sum]) -> None: ...
+    def send(self, errors: Sequence[Any], sums: Sequence[_compat.Sum]) -> None:
+        """Add its messages to the sums at its inputs; an error may be absent (``None``)."""
+        ...
+
+    def reach(self, errors: Sequence[bool]) -> Sequence[bool]:
+        """Which inputs get a message, if these outputs have an error."""
+        ...
 
 
 class Step(NamedTuple):
     """One vertex on the tape: where its messages are added up, and where its errors are.
 
-    ``name`` is that of a primitive; empty for what has functions of the user's inside.
+    ``operation`` is a primitive one, ``None`` where functions of the user's run.
     """
 
-    name: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
+    operation: Applied | None
     source: Any
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,32 +83,45 @@ class Layout:
 
 @jax.tree_util.register_pytree_node_class
 class Tape:
-    """The vertices that errors pass through, in program order, each with its way back."""
+    """The vertices that errors pass through, in program order, each with its way back.
+
+    An array that several vertices keep is one leaf of the tape, as it is with JAX: XLA must see
+    that it is the same.
+    """
 
     def __init__(self, layout: Layout, senders: Sequence[Sender]):
-        self.layout, self.senders = layout, senders
-
-    def tree_flatten(self) -> tuple[list[Any], _Folded]:
-        leaves, tree = jax.tree.flatten(list(self.senders))
+        leaves, tree = jax.tree.flatten(list(senders))
         unique = {id(leaf): leaf for leaf in leaves}
         index = {key: i for i, key in enumerate(unique)}
-        places = [index[id(leaf)] for leaf in leaves]
-        return list(unique.values()), _Folded(self.layout, tree, places)
+        self._leaves = list(unique.values())
+        self._static = _TapeStatic(layout, tree, tuple(index[id(leaf)] for leaf in leaves))
+
+    @property
+    def layout(self) -> Layout:
+        return self._static.layout
+
+    @property
+    def senders(self) -> Sequence[Sender]:
+        leaves = [self._leaves[place] for place in self._static.places]
+        return jax.tree.unflatten(self._static.tree, leaves)
+
+    def tree_flatten(self) -> tuple[list[Any], _TapeStatic]:
+        return self._leaves, self._static
 
     @classmethod
-    def tree_unflatten(cls, folded: _Folded, leaves: Sequence[Any]) -> Tape:
-        senders = jax.tree.unflatten(folded.tree, [leaves[place] for place in folded.places])
-        return cls(folded.layout, senders)
+    def tree_unflatten(cls, static: _TapeStatic, leaves: Sequence[Any]) -> Tape:
+        self = object.__new__(cls)
+        self._leaves, self._static = list(leaves), static
+        return self
 
 
 @dataclass(frozen=True, eq=False)
-class _Folded:
-    """What is left of a tape without its arrays. An array that several vertices keep is one leaf,
-    as it is in JAX's: XLA must see that it is the same."""
+class _TapeStatic:
+    """What of a tape is not an array; ``places`` are those of the senders' leaves in the tape's."""
 
     layout: Layout
     tree: Any
-    places: Sequence[int]
+    places: tuple[int, ...]
 
 
 def record(
@@ -153,35 +172,30 @@ def send_back(tape: Tape, errors: Sequence[Any], sums: Sequence[Any] = ()) -> li
             waiting[slot] = _compat.new_sum(layout.avals[slot])
         return waiting[slot]
 
-    given = [*zip(layout.inputs, sums, strict=False), *zip(layout.outputs, errors, strict=True)]
+    held = sums or [None] * len(layout.inputs)
+    given = [*zip(layout.inputs, held, strict=True), *zip(layout.outputs, errors, strict=True)]
     for slot, error in given:
         if slot is not None and error is not None:
             sum_at(slot).accum(error)
     for step, sender in zip(reversed(layout.steps), reversed(tape.senders), strict=True):
         arrived = [waiting.pop(slot, None) for slot in step.outputs]
         if any(total is not None for total in arrived):
-            with _explaining(step):
+            with explaining(step.operation, step.source):
                 targets = [sum_at(slot) for slot in step.inputs]
                 sender.send([_compat.summed(total) for total in arrived], targets)
     return [_compat.summed(waiting.get(slot)) for slot in layout.inputs]
 
 
-class _explaining:
-    """JAX's errors about a primitive name the user's line. A class, as it is entered often."""
+def reached(tape: Tape, errors: Sequence[bool]) -> list[bool]:
+    """Which inputs get an error, if these outputs have one."""
+    layout = tape.layout
+    live = {slot for slot, error in zip(layout.outputs, errors, strict=True) if error} - {None}
+    for step, sender in zip(reversed(layout.steps), reversed(tape.senders), strict=True):
+        if not live.isdisjoint(step.outputs):
+            hit = sender.reach([slot in live for slot in step.outputs])
+            live.update(slot for slot, flag in zip(step.inputs, hit, strict=True) if flag)
+    return [slot in live for slot in layout.inputs]
 
-    def __init__(self, step: Step):
-        self.step = step
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        if isinstance(error, NOT_DIFFERENTIABLE) and self.step.name and not is_ours(error):
-            source = _compat.source_line(self.step.source)
-            raise cannot_differentiate(self.step.name, error, source) from error
-
-
-NOT_DIFFERENTIABLE = (NotImplementedError, ValueError, TypeError, AssertionError)
 
 # name of a primitive -> function(primitive, values, active, params) -> outputs, ties, sender, or
 # ``None`` if it is a vertex like any other. A tie says where an output's error is, as in `Linear`.
@@ -196,6 +210,9 @@ class Handing:
 
     def send(self, errors: Sequence[Any], sums: Sequence[_compat.Sum]) -> None:
         sums[0].accum(errors[0])
+
+    def reach(self, errors: Sequence[bool]) -> Sequence[bool]:
+        return errors
 
 
 def plain(value: Any) -> Any:
@@ -228,18 +245,23 @@ class Recorder(Follower):
         """A value and its slot."""
         return (value.value, value.slot) if self.follows(value) else (value, None)
 
+    def split_all(self, args: Sequence[Any]) -> tuple[list[Any], list[int | None]]:
+        """Values and their slots."""
+        pairs = list(map(self.split, args))
+        return [value for value, _ in pairs], [slot for _, slot in pairs]
+
     def primitive(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         _refuse_references(primitive, args)
-        values, slots = zip(*map(self.split, args), strict=True)
+        values, slots = self.split_all(args)
         active = [slot is not None for slot in slots]
-        source = _compat.current_source()
+        operation, source = Applied(primitive, params), _compat.current_source()
         with _compat.set_current_trace(self.parent):
             region = REGIONS.get(primitive.name)
             run = region(primitive, values, active, params) if region else None
-            step = Step("" if run else primitive.name, (), (), source)
+            step = Step(None if run else operation, source)
             if run is None:
-                with _explaining(step):
-                    outputs, sender = differentiate_primitive(primitive, params, values, active)
+                with explaining(operation, source, values):
+                    outputs, sender = differentiate_primitive(operation, values, active)
                 run = outputs, sender.linear.ties, sender
         outputs, ties, sender = run
         if isinstance(sender, Tape):
@@ -249,7 +271,7 @@ class Recorder(Follower):
 
     def port(self, value: FollowedValue) -> FollowedValue:
         """The same value, with a sum of its own that is then added to the first."""
-        (result,) = self.write(Step("", (), (), None), [value.value], [1], [value.slot], Handing())
+        (result,) = self.write(Step(None, None), [value.value], [1], [value.slot], Handing())
         return result
 
     def splice(
@@ -266,7 +288,7 @@ class Recorder(Follower):
         for inner in layout.steps:
             inputs = tuple(places[slot] for slot in inner.inputs)
             own = tuple(places[slot] for slot in inner.outputs)
-            self.steps.append(Step(inner.name, inputs, own, step.source))
+            self.steps.append(Step(inner.operation, step.source, inputs, own))
         self.senders.extend(tape.senders)
         return [
             value if slot is None else FollowedValue(self, value, places[slot])
@@ -274,14 +296,13 @@ class Recorder(Follower):
         ]
 
     def rule(self, call: Callable[..., Any], args: Sequence[Any]) -> Any:
-        values, slots = zip(*map(self.split, args), strict=True)
+        values, slots = self.split_all(args)
         return self.vertex(lambda *inputs: self.call_now(call, inputs), values, slots)
 
     def function(self, call: Callable[..., Any], args: Sequence[Any]) -> Any:
         closed, rebuild = self.stage_call(call, args)
-        pairs = [self.split(value) for value in (*closed.consts, *args)]
-        values, slots = zip(*pairs, strict=True)
-        return rebuild(self.vertex(_compat.as_open_function(closed), values, slots))
+        values, slots = self.split_all([*closed.consts, *args])
+        return rebuild(self.vertex(_compat.as_open_function(closed.jaxpr), values, slots))
 
     def vertex(
         self, function: Function, values: Sequence[Any], slots: Sequence[int | None]
@@ -292,7 +313,7 @@ class Recorder(Follower):
             if not any(active):
                 return list(function(*values))
             outputs, sender = differentiate(function, values, active)
-        step = Step("", (), (), _compat.current_source())
+        step = Step(None, _compat.current_source())
         return self.write(step, outputs, sender.linear.ties, slots, sender)
 
     def write(

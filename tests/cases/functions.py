@@ -512,6 +512,64 @@ def scan_without_steps():
     return lambda x: jnp.sum(jax.lax.scan(lambda c, _: (c * x, c), x, length=0)[0])
 
 
+def origin() -> jax.Array:
+    """Where the derivative of a square root is infinite: a zero error would come back as NaN."""
+    return jnp.zeros(2)
+
+
+def roots_and_doubles(carry: Any, _: Any) -> Any:
+    return (jnp.sqrt(carry[0]), carry[1] * 2.0), jnp.sqrt(carry[0])
+
+
+@add(origin)
+def dead_carry():
+    return lambda x: jnp.sum(jax.lax.scan(roots_and_doubles, (x, x + 1.0), length=2)[0][1])
+
+
+@add(origin)
+def dead_carry_of_a_loop():
+    def loss(x):
+        body = lambda i, c: roots_and_doubles(c, None)[0]
+        return jnp.sum(jax.lax.fori_loop(0, 2, body, (x, x + 1.0))[1])
+
+    return loss
+
+
+@add(origin)
+def dead_carry_in_a_scan():
+    def loss(x):
+        def outer(carry, _):
+            return jax.lax.scan(roots_and_doubles, carry, length=2)[0], None
+
+        return jnp.sum(jax.lax.scan(outer, (x, x + 1.0), length=2)[0][1])
+
+    return loss
+
+
+@add(origin)
+def dead_carry_in_jit_and_remat():
+    @jax.jit
+    @jax.checkpoint
+    def both(x):
+        return jax.lax.scan(roots_and_doubles, (x, x + 1.0), length=2)
+
+    return lambda x: jnp.sum(both(x)[0][1])
+
+
+@add(origin)
+def dead_slices():
+    return lambda x: jnp.sum(jax.lax.scan(lambda c, _: (c * 2.0, jnp.sqrt(x)), x, length=2)[0])
+
+
+@add()
+def while_in_a_dead_carry():
+    def loss(x):
+        step = lambda c, _: ((doubled(c[0]), c[1] * 2.0), None)
+        return jnp.sum(jax.lax.scan(step, (x, x + 1.0), length=2)[0][1])
+
+    return loss
+
+
 @add()
 def cond_on_a_python_value():
     return lambda x: jax.lax.cond(True, jnp.sum, lambda x: jnp.sum(x**2), x)

@@ -170,3 +170,14 @@ def test_bp_is_the_same_wave():
     args = p.model, p.inputs, p.target
     placed = placement.place(p.loss, *args, devices=_blocks(2), rule=dendrax.BP())
     assert same(placed.value_and_grad(*args), _two_programs(p.loss, *args))
+
+
+def test_blocks_are_compiled_once():
+    p = problem("mlp", small=True, dtype="float32")
+    args = p.model, p.inputs, p.target
+    placed = placement.place(p.loss, *args, devices=_blocks(2))
+    for _ in range(3):
+        placed.value_and_grad(*args)
+    stages = placed._runner.stages
+    assert [stage.wave._cache_size() for stage in stages] == [1, 1]
+    assert [stage.forward._cache_size() for stage in stages] == [1, 1]
