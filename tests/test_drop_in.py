@@ -317,3 +317,45 @@ def test_a_shard_map_without_arguments():
         return jnp.sum(x * ones)
 
     assert same(dendrax.grad(loss)(jnp.arange(3.0)), jax.grad(loss)(jnp.arange(3.0)))
+
+
+@pytest.mark.parametrize("rule", [ZIL(), FixedPrediction()], ids=repr)
+def test_other_arguments_are_handed_on_as_they_are(rule):
+    """The very same objects: what the function does to them is seen outside."""
+
+    class Odd(dict):
+        pass
+
+    seen, odd, keywords = [], Odd(b=1, a=2), {"b": 1, 2: "a"}
+
+    def loss(x, log, odd, **kwargs):
+        log.append((odd, list(odd), kwargs["keywords"], list(kwargs)))
+        return jnp.sum(x)
+
+    dendrax.grad(loss, rule=rule, vertices="primitive")(
+        jnp.ones(3), seen, odd, z=1, keywords=keywords, y=2
+    )
+    assert seen[0][0] is odd and seen[0][2] is keywords
+    assert seen[0][1] == ["b", "a"] and seen[0][3] == ["z", "keywords", "y"]
+
+
+COTANGENTS = [1, True, "1", 1j, 1.0, np.float64(1.0), np.float32(1.0), np.ones(1), None]
+
+
+@pytest.mark.parametrize("error", COTANGENTS, ids=repr)
+def test_cotangents(error):
+    with jax.enable_x64(False):
+        outcomes = []
+        for library in (dendrax, jax):
+            _, pullback = library.vjp(jnp.sum, jnp.ones(3))
+            try:
+                outcomes.append(pullback(error))
+            except Exception as problem:
+                outcomes.append(type(problem))
+    found, expected = outcomes
+    assert found is expected or is_alike(found, expected)
+
+
+def test_any_cotangent_of_an_integer():
+    (found,) = dendrax.vjp(lambda n: n, jnp.arange(3))[1](jnp.arange(3))
+    assert found.dtype == jax.dtypes.float0

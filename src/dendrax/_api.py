@@ -236,15 +236,18 @@ def _output_errors(call: Call, avals: tuple[Any, ...], cotangent: Any) -> list[A
     errors = []
     for leaf, aval in zip(leaves, avals, strict=True):
         expected = aval.to_tangent_aval()
-        given = leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf, expected.dtype)
-        if jnp.shape(given) != expected.shape or given.dtype != expected.dtype:
+        if expected.dtype == jax.dtypes.float0:
+            errors.append(None)
+            continue
+        given = jax.typeof(leaf if _compat.is_tracer(leaf) else jnp.asarray(leaf))
+        if given.shape != expected.shape or given.dtype != expected.dtype:
             raise complain(
                 ValueError,
-                f"a cotangent has type {given.dtype} and shape {jnp.shape(given)}, but the result "
+                f"a cotangent has type {given.dtype} and shape {given.shape}, but the result "
                 f"calls for {expected.dtype} and shape {expected.shape}.",
                 remedy="Pass one cotangent shaped like the result, of the same dtype.",
             )
-        errors.append(None if given.dtype == jax.dtypes.float0 else jnp.asarray(given))
+        errors.append(jnp.asarray(leaf))
     return errors
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -28,10 +28,18 @@ from dendrax._wavefront import Tape, plain, record
 
 
 @dataclass(frozen=True, eq=False)
+class _AsItIs:
+    """An argument that the function gets as the user gave it: the very same object."""
+
+    value: Any
+
+
+@dataclass(frozen=True, eq=False)
 class Arguments:
     """The flattened arguments of a call, and which of their leaves are traced.
 
-    ``parameter`` and ``traced`` are flags by leaf; parameters are traced.
+    ``parameter`` and ``traced`` are flags by leaf; parameters are traced. ``kwargs`` are handed on
+    as they are, and so is an argument that is `_AsItIs`.
     """
 
     leaves: list[Any]
@@ -40,6 +48,7 @@ class Arguments:
     positions: list[int | None]
     parameter: list[bool]
     traced: list[bool]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     def names_of(self, position: int) -> list[str]:
         """The names of the leaves of one positional argument."""
@@ -58,8 +67,9 @@ class Arguments:
             for leaf, flag in zip(self.leaves, self.traced, strict=True)
         ]
         args, kwargs = jax.tree.unflatten(self.tree, leaves)
+        args = [arg.value if isinstance(arg, _AsItIs) else arg for arg in args]
         with nobody_speaking():  # what goes wrong in the user's function is the user's
-            return fun(*args, **kwargs)
+            return fun(*args, **kwargs, **self.kwargs)
 
     def replaced(self, args: tuple[Any, ...]) -> Arguments:
         """New arguments for the same graph: same tree, same shapes, same untraced values."""
@@ -173,8 +183,13 @@ def flatten_arguments(
     argnums: Sequence[int],
     trace_data: bool,
 ) -> Arguments:
-    """Flatten, name and sort out the arguments of a call."""
-    paths, tree = jax.tree_util.tree_flatten_with_path((args, dict(kwargs)))
+    """Flatten, name and sort out the arguments of a call.
+
+    Without ``trace_data`` only what is differentiated is looked into.
+    """
+    given = tuple(a if trace_data or i in argnums else _AsItIs(a) for i, a in enumerate(args))
+    looked_into = dict(kwargs) if trace_data else {}
+    paths, tree = jax.tree_util.tree_flatten_with_path((given, looked_into))
     names, positions, parameter, traced = [], [], [], []
     titles = _argument_names(fun, len(args))
     for path, leaf in paths:
@@ -186,7 +201,9 @@ def flatten_arguments(
         parameter.append(chosen)
         is_array = isinstance(leaf, (jax.Array, np.ndarray, np.generic))
         traced.append(chosen or (trace_data and is_array))
-    return Arguments([leaf for _, leaf in paths], tree, names, positions, parameter, traced)
+    leaves = [leaf for _, leaf in paths]
+    rest = {} if trace_data else kwargs
+    return Arguments(leaves, tree, names, positions, parameter, traced, rest)
 
 
 def _argument_names(fun: Callable[..., Any], count: int) -> list[str]:
@@ -201,27 +218,35 @@ def _argument_names(fun: Callable[..., Any], count: int) -> list[str]:
 
 def normalise_argnums(argnums: Any, num_args: int) -> int | tuple[int, ...]:
     """``argnums`` as non-negative integers, checked against the number of arguments."""
-    single = not isinstance(argnums, Sequence) and np.ndim(argnums) == 0
+    single = not isinstance(argnums, (Collection, np.ndarray)) or _is_scalar_array(argnums)
     given: Any = [argnums] if single else argnums
     try:
         indices = [operator.index(i) for i in given]
     except TypeError:
         raise complain(
             TypeError,
-            f"argnums must be an integer or a sequence of integers, got {argnums!r}.",
+            f"argnums must be an integer or a collection of integers, got {argnums!r}.",
             remedy="argnums counts the positional arguments, from 0.",
         ) from None
+    if not indices:
+        raise complain(ValueError, f"argnums={argnums!r} names no argument to differentiate.")
     for i in indices:
         if not -num_args <= i < num_args:
             raise complain(
-                TypeError,
+                TypeError if i >= 0 else ValueError,
                 f"differentiating with respect to argnums={argnums!r} needs at least "
                 f"{i + 1 if i >= 0 else -i} positional arguments, but the function was called "
                 f"with {num_args}.",
                 remedy="Pass the arguments to differentiate by position, or change argnums.",
             )
     positive = tuple(i % num_args for i in indices)
+    if len(set(positive)) < len(positive):
+        raise complain(TypeError, f"argnums={argnums!r} names an argument twice.")
     return positive[0] if single else positive
+
+
+def _is_scalar_array(argnums: Any) -> bool:
+    return isinstance(argnums, (np.ndarray, jax.Array)) and argnums.ndim == 0
 
 
 def check_parameters(arguments: Arguments, *, allow_int: bool = False) -> None:
@@ -344,7 +369,7 @@ def as_pair(results: Any) -> tuple[Any, Any]:
 
 def check_scalar(avals: Sequence[Any], call: Call, source: str) -> None:
     """A loss must be a real scalar. ``avals`` are the types of the results, aux left out."""
-    if len(avals) != 1:
+    if call.out_tree != jax.tree.structure(0):
         raise complain(
             TypeError,
             "the gradient is only defined for functions with one scalar output, but this one "

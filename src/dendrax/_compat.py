@@ -205,7 +205,8 @@ def has_effects(primitive: Any, params: dict[str, Any]) -> bool:
     """Whether an operation does more than to compute its results."""
     given = [item for v in params.values() for item in (v if isinstance(v, tuple) else (v,))]
     inner = [item for item in given if isinstance(item, (Jaxpr, ClosedJaxpr))]
-    return "callback" in primitive.name or any(jaxpr.effects for jaxpr in inner)
+    watches = primitive.name in ("io_callback", "debug_callback", "debug_print")
+    return watches or any(jaxpr.effects for jaxpr in inner)
 
 
 def has_references(primitive: Any, avals: Sequence[Any]) -> bool:

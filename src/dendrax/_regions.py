@@ -131,10 +131,7 @@ def run_remat(
     """Keep only the inputs, and what the policy says; linearise when the wave comes."""
     body, values, active = with_constants(_compat.closed(params["jaxpr"]), values, active)
     plan = _Recompute(body, active, params)
-    if params["policy"] is None:
-        outputs, saved = primitive.bind(*values, **params), []
-    else:
-        outputs, saved = plan.evaluate_and_save(values)
+    outputs, saved = plan.evaluate_and_save(values)
     return region_run(outputs, active, plan, (list(values), saved))
 
 

@@ -62,6 +62,9 @@ class KnownValue(StagedValue):
     def __complex__(self) -> complex:
         return complex(self.known())
 
+    def __format__(self, spec: str) -> str:
+        return format(self.known(), spec)
+
     def item(self, *args: Any) -> Any:
         return self.known().item(*args)
 

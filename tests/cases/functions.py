@@ -431,6 +431,30 @@ def custom_vjp_that_branches():
     return f
 
 
+def steeper() -> Callable[..., Any]:
+    """A sine whose rule says that it is three times as steep: no true derivative."""
+    h = jax.custom_jvp(jnp.sin)
+    h.defjvp(lambda primals, t: (jnp.sin(primals[0]), 3.0 * jnp.cos(primals[0]) * t[0]))
+    return h
+
+
+@add()
+def second_derivative_through_remat():
+    """The value of a rule is that of its own code, also where another derivative is taken."""
+    h = jax.checkpoint(steeper())
+    return lambda x: jnp.sum(jax.grad(lambda x: jnp.sum(h(h(x))))(x))
+
+
+@add()
+def second_derivative_through_a_scan_of_remat():
+    h = steeper()
+
+    def loss(x):
+        return jnp.sum(jax.lax.scan(jax.checkpoint(lambda c, _: (h(c), None)), x, length=2)[0])
+
+    return lambda x: jnp.sum(jax.grad(loss)(x))
+
+
 @add()
 def custom_root():
     def loss(a):
@@ -780,6 +804,41 @@ def aux_of_arrays():
 @add(has_aux=True)
 def aux_that_is_no_pair():
     return lambda x: (jnp.sum(x), 1, 2)
+
+
+@add()
+def loss_in_a_tuple():
+    return lambda x: (jnp.sum(x),)
+
+
+@add(vector, vector, argnums=())
+def no_argnums():
+    return lambda x, y: jnp.sum(x * y)
+
+
+@add(vector, vector, argnums=(0, -2))
+def the_same_argnum_twice():
+    return lambda x, y: jnp.sum(x * y)
+
+
+@add(vector, vector, argnums={1})
+def set_of_argnums():
+    return lambda x, y: jnp.sum(x * y)
+
+
+@add(vector, vector, argnums=-3)
+def argnum_too_low():
+    return lambda x, y: jnp.sum(x * y)
+
+
+@add(vector, vector, argnums=2)
+def argnum_too_high():
+    return lambda x, y: jnp.sum(x * y)
+
+
+@add()
+def jit_with_options_that_xla_does_not_know():
+    return jax.jit(jnp.sum, compiler_options={"nonsense": True})
 
 
 @add()
