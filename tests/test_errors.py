@@ -45,10 +45,22 @@ def test_parameter_that_is_no_array():
         dendrax.grad(lambda params: 1.0)(["a"])
 
 
-@pytest.mark.parametrize("argnums", [1, -2, (0, 3)])
-def test_argnums_out_of_range(argnums):
-    with pytest.raises(TypeError, match=r"argnums=.*positional arguments"):
+@pytest.mark.parametrize(
+    ("argnums", "kind"), [(1, TypeError), (-2, ValueError), ((0, 3), TypeError)]
+)
+def test_argnums_out_of_range(argnums, kind):
+    """The class of error is JAX's."""
+    with pytest.raises(kind):
+        jax.grad(lambda x: x, argnums=argnums)(1.0)
+    with pytest.raises(kind, match=r"argnums=.*positional arguments"):
         dendrax.grad(lambda x: x, argnums=argnums)(1.0)
+
+
+def test_argnums_that_name_nothing_or_twice():
+    with pytest.raises(ValueError, match="names no argument"):
+        dendrax.grad(lambda x: x, argnums=())(1.0)
+    with pytest.raises(TypeError, match="names an argument twice"):
+        dendrax.grad(lambda x, y: x, argnums=(0, -2))(1.0, 2.0)
 
 
 def test_argnums_of_the_wrong_type():

@@ -225,7 +225,7 @@ def normalise_argnums(argnums: Any, num_args: int) -> int | tuple[int, ...]:
     except TypeError:
         raise complain(
             TypeError,
-            f"argnums must be an integer or a collection of integers, got {argnums!r}.",
+            f"argnums must be an integer or a sequence of integers, got {argnums!r}.",
             remedy="argnums counts the positional arguments, from 0.",
         ) from None
     if not indices:

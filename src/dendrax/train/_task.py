@@ -84,6 +84,7 @@ class Task:
     def whole_loss(self, model: Any, state: Any, batch: Any, key: Any) -> Any:
         """The loss and the new state, as a function of the arrays that learn."""
         whole = self.parts.join(model)
+        state = jax.tree.map(lambda leaf: leaf, state)  # a new tree: Flax lets nobody write to ours
         first = (whole, state) if self.has_state else (whole,)
         keyword = {"key": key} if self.is_random else {}
         out = self.loss(*first, *batch, **keyword)
