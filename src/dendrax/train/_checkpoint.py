@@ -11,6 +11,7 @@ import contextlib
 import errno
 import functools
 import gc
+import inspect
 import json
 import logging
 import os
@@ -307,14 +308,18 @@ _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.ERO
 
 @functools.cache
 def _hush_closed_loops() -> None:
-    """When orbax gives up, threads of its storage still call into the event loop that it closed.
+    """When orbax gives up, threads of its storage still call into the event loop that it closed,
+    and coroutines that it started are collected unfinished.
 
     Python prints a traceback for each: dozens, about nothing but what is raised in any case.
     """
     usual = sys.unraisablehook
 
     def hook(found: Any) -> None:
-        if str(found.exc_value) != "Event loop is closed":
+        forgotten = (
+            inspect.iscoroutine(found.object) and "orbax" in found.object.cr_code.co_filename
+        )
+        if not forgotten and str(found.exc_value) != "Event loop is closed":
             usual(found)
 
     sys.unraisablehook = hook
