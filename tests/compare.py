@@ -1,5 +1,6 @@
 """Comparing gradients: bit for bit, unless a test says otherwise."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -24,6 +25,33 @@ def _same_array(a: Any, b: Any) -> bool:
 def _as_numpy(x: Any) -> np.ndarray:
     is_key = hasattr(x, "dtype") and jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
     return np.asarray(jax.random.key_data(x) if is_key else x)
+
+
+def same_jitted(found: Callable[..., Any], expected: Callable[..., Any], *args: Any) -> bool:
+    """Do two functions give the same bits, each compiled as a whole?
+
+    Compiling is what takes time. Two functions that are lowered to the same program, to the letter,
+    are one function to XLA: only where the programs differ are they compiled and run.
+    """
+    lowered = [jax.jit(fun).lower(*args) for fun in (found, expected)]
+    if same_program(*lowered):
+        return True
+    return same(*(program.compile()(*args) for program in lowered))
+
+
+def same_program(a: jax.stages.Lowered, b: jax.stages.Lowered) -> bool:
+    """The same StableHLO, of the same arguments, for results of the same types."""
+    return _identity(a) is not None and _identity(a) == _identity(b)
+
+
+def _identity(lowered: jax.stages.Lowered) -> tuple[Any, ...] | None:
+    """All that decides what a program computes; None where the text leaves something open."""
+    inner = lowered._lowering
+    settings = inner.compile_args
+    if inner.const_args or settings["host_callbacks"]:
+        return None
+    types = tuple((x.shape, x.dtype, x.weak_type) for x in settings["global_out_avals"])
+    return lowered.as_text(), tuple(settings["kept_var_idx"]), lowered.out_tree, types
 
 
 def close(found: Any, expected: Any, ulps: float = 64) -> bool:

@@ -14,7 +14,7 @@ from dendrax.models import PROBLEMS, problem
 from tests.cases.graphs import GRAPHS
 from tests.cases.operations import OPERATIONS, make_args, scalar_loss
 from tests.cases.programs import random_programs
-from tests.compare import close, same
+from tests.compare import close, same, same_jitted
 
 # Each operation in one of its dtypes, so that all dtypes get their turn; the others are slow.
 TABLE = [
@@ -42,8 +42,8 @@ def test_operations(operation, dtype):
     if operation.name.startswith("ref."):
         pytest.skip("mutable references are refused; see test_mutable_references_are_refused")
     args, loss = make_args(operation, dtype), scalar_loss(operation, dtype)
-    found = jax.jit(dendrax.value_and_grad(loss, operation.argnums))(*args)
-    assert same(found, jax.jit(jax.value_and_grad(loss, operation.argnums))(*args))
+    found = dendrax.value_and_grad(loss, operation.argnums)
+    assert same_jitted(found, jax.value_and_grad(loss, operation.argnums), *args)
 
 
 REFERENCES = [operation for operation in OPERATIONS if operation.name.startswith("ref.")]
@@ -79,8 +79,8 @@ BY_RULE = [
 @pytest.mark.parametrize("case", GRAPHS, ids=GRAPH_IDS)
 def test_graphs(case, dtype, rule):
     args = case.make_args(dtype)
-    found = jax.jit(dendrax.value_and_grad(case.fun, case.argnums, rule=rule))(*args)
-    assert same(found, jax.jit(jax.value_and_grad(case.fun, case.argnums))(*args))
+    found = dendrax.value_and_grad(case.fun, case.argnums, rule=rule)
+    assert same_jitted(found, jax.value_and_grad(case.fun, case.argnums), *args)
 
 
 @pytest.mark.parametrize("case", GRAPHS, ids=GRAPH_IDS)
@@ -120,8 +120,8 @@ def test_random_programs(program):
     with jax.enable_x64(True), jax.numpy_dtype_promotion("strict"):
         params = program.make_params()
         argnums = tuple(range(len(params)))
-        found = jax.jit(dendrax.value_and_grad(program, argnums))(*params)
-        assert same(found, jax.jit(jax.value_and_grad(program, argnums))(*params))
+        found = dendrax.value_and_grad(program, argnums)
+        assert same_jitted(found, jax.value_and_grad(program, argnums), *params)
 
 
 @pytest.mark.slow
@@ -132,8 +132,8 @@ def test_many_random_programs(dtype, program):
     with jax.enable_x64(True), jax.numpy_dtype_promotion("strict"):
         params = program.make_params(dtype)
         argnums = tuple(range(len(params)))
-        found = jax.jit(dendrax.value_and_grad(program, argnums))(*params)
-        assert same(found, jax.jit(jax.value_and_grad(program, argnums))(*params))
+        found = dendrax.value_and_grad(program, argnums)
+        assert same_jitted(found, jax.value_and_grad(program, argnums), *params)
 
 
 QUICK = ("resnet18", "float32")  # the one big model that `make test` takes, in one dtype
