@@ -65,7 +65,7 @@ pictures: $(VENV)/.stamp-test ## Make the pictures of docs/pictures.md
 	$(BIN)/python tools/make_pictures.py
 
 clean: ## Remove caches, build products and .venv
-	rm -rf .venv .venv-peers build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-peers build dist .cache .pytest_cache .ruff_cache .hypothesis
 	find . -name .git -prune -o -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/pyvenv.cfg:

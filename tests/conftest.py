@@ -2,14 +2,34 @@
 
 import os
 
+from tests.compilation import cache_folder
+from tests.skipped import skipped_line
+
 # Before jax is imported: two devices for the sharding tests, and graphs checked after tracing.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
 os.environ["DENDRAX_ENABLE_CHECKS"] = "1"
+# Compiled programs are kept from one run to the next; JAX_COMPILATION_CACHE_DIR= does without.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", cache_folder())
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 from collections.abc import Iterator
 
 import jax
 import pytest
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Which tests were not run, and what would enable them."""
+    reports = terminalreporter.stats.get("skipped", [])
+    skipped = [
+        (report.nodeid.split("::")[0], report.longrepr[2])
+        for report in reports
+        if isinstance(report.longrepr, tuple)  # not those that are expected to fail
+    ]
+    markers = terminalreporter.config.option.markexpr
+    if line := skipped_line(skipped, slow_left_out="not slow" in markers):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(autouse=True)
