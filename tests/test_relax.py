@@ -13,12 +13,19 @@ from dendrax.models import problem
 from tests.cases.graphs import TIMED_GRAPHS
 from tests.compare import close, distance, same
 from tests.reference import energy
+from tests.sampling import rotating
 
-TRANSFORMER = pytest.param("transformer", marks=pytest.mark.slow)
-MODELS = ["mlp", "cnn", "rnn", "rnn_scan", "fc_resnet", "transformer"]
-SLOW_MODELS = [pytest.param(n, marks=pytest.mark.slow) for n in ("resnet18", "transformer12")]
+
+def slow(name):
+    return pytest.param(name, marks=pytest.mark.slow)
+
+
+TRANSFORMER = slow("transformer")
+MODELS = ["mlp", "cnn", "rnn", "rnn_scan", "fc_resnet", TRANSFORMER]
+BATCHED = ["mlp", "cnn", "rnn", "fc_resnet", TRANSFORMER]
+SLOW_MODELS = [slow("resnet18"), slow("transformer12")]
 # Few of the small graphs have layers.
-VERTICES = ["primitive", pytest.param("layer", marks=pytest.mark.slow)]
+VERTICES = ["primitive", slow("layer")]
 NO_NODE = pytest.mark.filterwarnings("ignore:.*has no value node:UserWarning")
 
 
@@ -44,18 +51,19 @@ def nodes_at(graph, result, t):
 def check_steps(graph, rule, precision=1.0, steps=3):
     """Each step is -gamma / precision times `jax.grad` of the whole energy."""
     result = dendrax.run(graph, rule, record=("x", "energy"))
-    slope = jax.jit(jax.grad(functools.partial(energy, graph, precision=precision)))
+    slope = jax.jit(jax.value_and_grad(functools.partial(energy, graph, precision=precision)))
     for t in range(steps):
         x, after = nodes_at(graph, result, t), nodes_at(graph, result, t + 1)
-        expected = slope(x)
-        assert float(result.energy[t]) == pytest.approx(
-            float(energy(graph, x, precision=precision)), rel=1e-12
-        )
-        scale = max([float(jnp.max(jnp.abs(g))) for g in expected.values()], default=1.0)
+        whole, expected = slope(x)
+        assert float(result.energy[t]) == pytest.approx(float(whole), rel=1e-12)
+        scale = max([float(np.max(np.abs(g))) for g in expected.values()], default=1.0)
         for key, gradient in expected.items():
-            change = -rule.gamma / precision * jnp.conj(gradient)
+            change = -rule.gamma / precision * np.conj(gradient)
             np.testing.assert_allclose(
-                after[key] - x[key], change, rtol=1e-9, atol=1e-13 * max(scale / precision, 1)
+                np.subtract(after[key], x[key]),
+                change,
+                rtol=1e-9,
+                atol=1e-13 * max(scale / precision, 1),
             )
 
 
@@ -75,7 +83,7 @@ def test_each_step_of_a_model_is_the_gradient_of_the_energy(name):
     check_steps(model_graph(name), rule, precision=3.0)
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "rnn", "fc_resnet"])
+@pytest.mark.parametrize("name", ["mlp", "fc_resnet", *map(slow, ("cnn", "rnn"))])
 def test_each_step_of_a_model_by_operation(name):
     check_steps(model_graph(name, "primitive"), IL(num_steps=4, gamma=0.02))
 
@@ -109,9 +117,9 @@ def test_complex_value_nodes_descend():
     )
 
 
-@pytest.mark.parametrize("rule", [IL(num_steps=60, gamma=0.01), ErrorPC(num_steps=60, gamma=0.01)])
-@pytest.mark.parametrize("name", ["mlp", "cnn", "rnn", "fc_resnet", TRANSFORMER])
+@pytest.mark.parametrize(("name", "rule"), rotating(BATCHED, [IL, ErrorPC]))
 def test_small_gamma_lowers_the_energy_at_every_step(name, rule):
+    rule = rule(num_steps=60, gamma=0.01)
     descent = dendrax.run(model_graph(name), rule, record="energy").energy
     assert len(descent) == 61
     assert (np.diff(descent) < 0).all()
@@ -156,22 +164,20 @@ def test_two_layer_linear_network_against_the_closed_form():
 # ---- the batch -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "rnn", "fc_resnet", TRANSFORMER])
-@pytest.mark.parametrize("rule", [IL, ErrorPC])
+@pytest.mark.parametrize(("name", "rule"), rotating(BATCHED, [IL, ErrorPC]))
 def test_a_mean_over_the_batch_is_the_mean_over_samples(name, rule):
     """And without batch='mean' it is not."""
     p = problem(name, dtype="float64", small=True)
     # The Transformer's positions could be a batch too, as far as shapes tell.
     batch = len(p.inputs) if name == "transformer" else "mean"
-    whole = dendrax.grad(p.loss, rule=rule(5, 0.1, batch=batch))(p.model, p.inputs, p.target)
-    alone = [
-        dendrax.grad(p.loss, rule=rule(5, 0.1))(p.model, x[None], y[None])
-        for x, y in zip(p.inputs, p.target, strict=True)
-    ]
-    mean = jax.tree.map(lambda *g: sum(g) / len(g), *alone)
-    scale = distance(mean, jax.tree.map(jnp.zeros_like, mean))
+    by_sample = jax.jit(dendrax.grad(p.loss, rule=rule(5, 0.1, batch=batch)))
+    plainly = jax.jit(dendrax.grad(p.loss, rule=rule(5, 0.1)))
+    whole = by_sample(p.model, p.inputs, p.target)
+    alone = [plainly(p.model, x[None], y[None]) for x, y in zip(p.inputs, p.target, strict=True)]
+    mean = jax.tree.map(lambda *g: sum(map(np.asarray, g)) / len(g), *alone)
+    scale = distance(mean, jax.tree.map(np.zeros_like, mean))
     assert distance(whole, mean) < 1e-13 * scale
-    plain = dendrax.grad(p.loss, rule=rule(5, 0.1))(p.model, p.inputs, p.target)
+    plain = plainly(p.model, p.inputs, p.target)
     assert distance(plain, mean) > 1e-4 * scale
 
 
@@ -267,20 +273,30 @@ def test_fixed_predictions_give_backprop(case, vertices):
 def test_fixed_predictions_give_backprop_on_models(name):
     p = problem(name, dtype="float64", small=True)
     args = p.model, p.inputs, p.target
-    expected = dendrax.grad(p.loss, rule=BP())(*args)
+    expected = jax.jit(dendrax.grad(p.loss, rule=BP()))(*args)
     graph = dendrax.trace(p.loss, *args, vertices="layer")
     levels = len(dendrax.level(graph).levels) - 1
     found = dendrax.run(graph, FixedPrediction(gamma=1, num_steps=levels))
     assert found.num_steps == levels
     assert close(found.gradient, expected, ulps=256)
-    longer = dendrax.run(graph, FixedPrediction(num_steps=levels + 7)).gradient
-    assert close(longer, expected, ulps=256)
     written = dendrax.level(graph).expand()
-    assert close(dendrax.run(written, FixedPrediction()).gradient, expected, ulps=256)
-    if levels > 2:
-        short = dendrax.run(graph, FixedPrediction(num_steps=levels - 2)).gradient
-        assert distance(short, expected) > 1e-6
-    slow = dendrax.run(graph, FixedPrediction(num_steps=400, gamma=0.3)).gradient
+
+    @jax.jit
+    def variations():
+        longer, short, slow = (
+            dendrax.run(graph, rule).gradient
+            for rule in (
+                FixedPrediction(num_steps=levels + 7),
+                FixedPrediction(num_steps=max(levels - 2, 1)),
+                FixedPrediction(num_steps=400, gamma=0.3),
+            )
+        )
+        return longer, dendrax.run(written, FixedPrediction()).gradient, short, slow
+
+    longer, with_delays, short, slow = variations()
+    assert close(longer, expected, ulps=256)
+    assert close(with_delays, expected, ulps=256)
+    assert levels <= 2 or distance(short, expected) > 1e-6
     assert close(slow, expected, ulps=1e4)
 
 

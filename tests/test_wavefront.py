@@ -15,6 +15,7 @@ from tests.cases.graphs import GRAPHS
 from tests.cases.operations import OPERATIONS, make_args, scalar_loss
 from tests.cases.programs import random_programs
 from tests.compare import close, same, same_jitted
+from tests.sampling import rotating
 
 # JAX itself cannot differentiate these through a jit: their derivative rules only work while the
 # function is being called (a leaked tracer; a dtype promotion set by a context manager).
@@ -130,16 +131,13 @@ def test_many_random_programs(dtype, program):
         assert same_jitted(found, jax.value_and_grad(program, argnums), *params)
 
 
-QUICK = ("resnet18", "float32")  # the one big model that `make test` takes, in one dtype
 MODELS = [
-    pytest.param(name, dtype, id=f"{name}-{dtype}", marks=() if quick else pytest.mark.slow)
+    pytest.param(name, marks=pytest.mark.slow if name == "transformer12" else ())
     for name in PROBLEMS
-    for dtype in ("float64", "float32", "bfloat16")
-    for quick in [name not in ("transformer12", "resnet18") or (name, dtype) == QUICK]
 ]
 
 
-@pytest.mark.parametrize(("name", "dtype"), MODELS)
+@pytest.mark.parametrize(("name", "dtype"), rotating(MODELS, ["float32", "float64", "bfloat16"]))
 def test_models(name, dtype):
     p = problem(name, dtype=dtype, small=True)
     certificate = dendrax.check(p.loss, p.model, p.inputs, p.target)

@@ -39,17 +39,24 @@ def test_one_dtype_throughout(name: str, dtype):
     assert dtypes == {jnp.dtype(dtype)}
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+# The deep ones are the others once more.
+BY_DEPTH = [
+    pytest.param(name, marks=pytest.mark.slow if name in ("transformer12", "mlp100") else ())
+    for name in PROBLEMS
+]
+
+
+@pytest.mark.parametrize("name", BY_DEPTH)
 def test_every_leaf_is_an_array_that_learns(name: str):
     p = small(name)
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(p.model))
     gradient = jax.jit(jax.grad(p.loss))(*arguments(p))
     for path, leaf in jax.tree.leaves_with_path(gradient):
-        assert jnp.isfinite(leaf).all(), jax.tree_util.keystr(path)
-        assert jnp.any(leaf != 0), jax.tree_util.keystr(path)
+        assert np.isfinite(leaf).all(), jax.tree_util.keystr(path)
+        assert np.any(leaf), jax.tree_util.keystr(path)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", BY_DEPTH)
 def test_bfloat16_approximates_float64(name: str):
     low, high = (small(name, dtype) for dtype in (jnp.bfloat16, jnp.float64))
     a, b = (jax.jit(p.loss)(*arguments(p)) for p in (low, high))
