@@ -75,7 +75,7 @@ def value_and_grad(
         ```python
         import dendrax
 
-        dendrax.value_and_grad(lambda w, x: (w * x) ** 2)(2.0, 3.0)  # (36.0, 36.0)
+        dendrax.value_and_grad(lambda w, x: (w * x) ** 2)(2.0, 3.0)  # -> (36.0, 36.0)
         ```
     """
     return _value_and_grad("dendrax.value_and_grad", fun, argnums, has_aux, rule, vertices)
@@ -101,7 +101,7 @@ def grad(
         ```python
         import dendrax
 
-        dendrax.grad(lambda w: w**3)(2.0)  # 12.0
+        dendrax.grad(lambda w: w**3)(2.0)  # -> 12.0
         ```
     """
     both = _value_and_grad("dendrax.grad", fun, argnums, has_aux, rule, vertices)
@@ -178,7 +178,8 @@ def vjp(
         import dendrax
 
         y, pullback = dendrax.vjp(lambda w, x: w * x, 2.0, 3.0)
-        pullback(1.0)  # (3.0, 2.0)
+        y  # -> 6.0
+        pullback(1.0)  # -> (3.0, 2.0)
         ```
     """
     with speaking_as("dendrax.vjp"):
@@ -281,6 +282,13 @@ def trace(
         import dendrax, jax.numpy as jnp
 
         print(dendrax.trace(lambda z1, z2: (jnp.sqrt(z1) + z2) ** 2, 3.0, 4.0, argnums=(0, 1)))
+        # -> Graph: 5 vertices, 4 edges that carry errors
+        # ->   2 parameters, 0 data, 3 internal vertices with an error, 0 without
+        # ->       0 parameter  z1           float32[]
+        # ->       1 parameter  z2           float32[]
+        # ->       2 internal   sqrt         float32[] ...
+        # ->       3 internal   add          float32[] ...
+        # ->       4 internal   integer_pow  float32[] ...
         ```
     """
     one_of("vertices", vertices, VERTICES)
@@ -302,6 +310,12 @@ def level(graph: Graph) -> LevelledGraph:
         import dendrax, jax.numpy as jnp
 
         print(dendrax.level(dendrax.trace(lambda x: x + jnp.sin(jnp.cos(x)), 1.0)))
+        # -> LevelledGraph: 4 vertices, 4 of them with an error, in 4 levels
+        # ->   1 parameters, 4 edges, 2 delays (identity vertices) on 1 edges
+        # ->   S_0   add
+        # ->   S_1   sin
+        # ->   S_2   cos
+        # ->   S_3   x
         ```
     """
     if not isinstance(graph, Graph):
@@ -347,7 +361,7 @@ def run(
 
         graph = dendrax.trace(lambda w, x: jnp.tanh(x @ w), jnp.ones((3, 2)), jnp.ones((5, 3)))
         result = dendrax.run(graph, dendrax.ZIL(), target=jnp.zeros((5, 2)), record="energy")
-        print(result.energy)
+        result.energy  # -> [4.951, 4.950]
         ```
     """
     if not isinstance(graph, (Graph, LevelledGraph)):

@@ -54,7 +54,11 @@ def vertex(fn: _F) -> _F:
             return jnp.sum((x @ ws[-1] - y) ** 2)
 
 
+        ws, x, y = [jnp.ones((2, 2))] * 3, jnp.ones((4, 2)), jnp.ones((4, 2))
         step = dendrax.value_and_grad(loss, rule=dendrax.IL(), vertices="marked")
+        value, gradient = step(ws, x, y)
+        print(dendrax.trace(loss, ws, x, y, vertices="marked"))
+        # -> ... 2 value nodes, and the output, which is clamped ...
         ```
     """
     if not callable(fn):

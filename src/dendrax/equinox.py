@@ -48,6 +48,7 @@ def filter_value_and_grad(
         model = eqx.nn.MLP(2, 1, width_size=8, depth=1, key=jax.random.key(0))
         loss = lambda model, x: jnp.mean(jax.vmap(model)(x) ** 2)
         value, gradient = dendrax.equinox.filter_value_and_grad(loss)(model, jnp.ones((4, 2)))
+        gradient.layers[0].weight.shape  # -> (8, 2)
         ```
     """
     if fun is None:
@@ -82,7 +83,7 @@ def filter_grad(
             return model["weight"] ** 2
 
 
-        gradient({"weight": jnp.array(3.0), "name": "w"})  # {"weight": 6.0, "name": None}
+        gradient({"weight": jnp.array(3.0), "name": "w"})  # -> {'name': None, 'weight': 6.0}
         ```
     """
     if fun is None:

@@ -62,6 +62,7 @@ def value_and_grad(
         model = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
         loss = lambda model, x: jnp.mean(model(x) ** 2)
         value, gradient = dendrax.nnx.value_and_grad(loss)(model, jnp.ones((4, 2)))
+        gradient.kernel[...].shape  # -> (2, 1)
         ```
     """
     if f is None:

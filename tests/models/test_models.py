@@ -4,7 +4,6 @@ import ast
 import functools
 import inspect
 import pathlib
-import re
 
 import equinox as eqx
 import jax
@@ -27,7 +26,6 @@ from dendrax.models import (
 )
 
 KEY = jax.random.key(0)
-PUBLIC = [getattr(models, name) for name in models.__all__ if name != "PROBLEMS"]
 
 
 def normal(*shape: int, seed: int = 1) -> jax.Array:
@@ -266,15 +264,6 @@ def test_errors_name_the_remedy():
             astype(MLP(key=KEY), nonsense)
     with jax.enable_x64(False), pytest.raises(ValueError, match='"jax_enable_x64", True'):
         astype(MLP(key=KEY), jnp.float64)
-
-
-@pytest.mark.parametrize("public", PUBLIC, ids=lambda p: p.__name__)
-def test_documented_examples_run(public):
-    examples = re.findall(r"```python\n(.*?)```", inspect.getdoc(public) or "", re.DOTALL)
-    assert examples
-    with jax.enable_x64(False):
-        for example in examples:
-            exec(inspect.cleandoc(example), {"eqx": eqx, "jax": jax, "jnp": jnp, **vars(models)})
 
 
 def test_models_import_nothing_else_from_dendrax():

@@ -39,10 +39,14 @@ class Replay:
     !!! example
 
         ```python
+        import numpy as np
+        from dendrax.agent import Replay
+
         replay = Replay(1000, window=4, size=128)
         for step in range(10):
             replay.add(np.zeros(128, np.uint8), action=1, reward=0.0, over=step == 9)
         batch = replay.sample(np.random.default_rng(0), 32)
+        len(replay)  # -> 10
         ```
     """
 

@@ -67,8 +67,10 @@ def train(
         ```python
         from dendrax.agent import QSettings, random_score, train
 
-        curve = train(QSettings("SpaceInvaders", steps=20_000), progress=print)
-        print(random_score("SpaceInvaders").mean(), curve.means)
+        settings = QSettings("SpaceInvaders", steps=400, warmup=100, evaluate_episodes=1)
+        curve = train(settings, progress=print)  # by default 120_000 steps
+        curve.steps  # -> [0, 400]
+        print(random_score("SpaceInvaders", episodes=2).mean(), curve.means)
         ```
     """
     agent = _agent(settings, rule, seed, checkpoint)

@@ -120,8 +120,17 @@ def audit(
 
 
         args = [jnp.ones((2, 2))] * 3, jnp.ones((3, 2))
-        print(dendrax.audit(loss, *args, rule=dendrax.IL()))  # local
-        print(dendrax.audit(loss, *args, rule=dendrax.BP()))  # not local
+        print(dendrax.audit(loss, *args, rule=dendrax.IL()))
+        # -> update       of a        reads  local  far away
+        # -> w[0]         parameter       3  yes
+        # -> ...
+        # -> IL(...): local
+        print(dendrax.audit(loss, *args, rule=dendrax.BP()))
+        # -> update  of a        reads  local  far away
+        # -> w[0]    parameter       5  NO     dot_general_1, w[1], w[2]
+        # -> w[1]    parameter       3  NO     w[2]
+        # -> w[2]    parameter       1  yes
+        # -> BP(): NOT local: 2 updates read far-away vertices
         ```
     """
     check_rule(rule)

@@ -90,6 +90,9 @@ def check(
         import dendrax, jax.numpy as jnp
 
         print(dendrax.check(lambda w, x: jnp.sum(jnp.tanh(x @ w)), jnp.ones((3, 2)), jnp.ones(3)))
+        # -> parameter  type                   |gradient|     distance  exact
+        # -> w          float32[3,2]               0.0242            0  yes
+        # -> ZIL(...): exact: equal to jax.grad, bit for bit (divergence 0)
         ```
     """
     chosen = normalise_argnums(argnums, len(args))

@@ -60,6 +60,7 @@ def fashion_mnist(full: bool = False, *, data_dir: DataDir = None) -> Images:
 
         images = fashion_mnist()
         x = images.train_images.reshape(-1, 784) / 255.0
+        x.shape  # -> (5000, 784)
         ```
     """
     if full or data_dir is not None:

@@ -32,11 +32,13 @@ class ImageFolder:
     !!! example
 
         ```python
+        import numpy as np
         from dendrax.data import ImageFolder
 
         photographs = ImageFolder("imagenet/val")
         batch = np.random.default_rng(0).choice(len(photographs), 20, replace=False)
         x = photographs.images(batch) / 255.0
+        x.shape  # -> (20, 224, 224, 3)
         y = photographs.labels[batch]
         ```
     """

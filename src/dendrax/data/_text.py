@@ -44,6 +44,7 @@ def moby_dick() -> Text:
         batch = sequences(novel.train, 64)[:32]
         x, y = batch[:, :-1], batch[:, 1:]
         print("".join(novel.alphabet[i] for i in x[0]))
+        # -> ETYMOLOGY. (Supplied by a Late Consumptive Usher to a Grammar Sc
         ```
     """
     file = importlib.resources.files("dendrax.data") / MOBY_DICK
@@ -99,6 +100,8 @@ def sequences(tokens: np.ndarray, length: int) -> np.ndarray:
     !!! example
 
         ```python
+        from dendrax.data import moby_dick, sequences
+
         pieces = sequences(moby_dick().train, 64)
         x, y = pieces[:, :-1], pieces[:, 1:]
         ```

@@ -198,12 +198,12 @@ def distances(
         import dendrax, jax.numpy as jnp
 
 
-        def loss(w):
-            return jnp.sum(jnp.tanh(w) ** 2)
+        def loss(w, x):
+            return jnp.sum((jnp.tanh(x @ w[0]) @ w[1]) ** 2)
 
 
-        found = [dendrax.check(loss, jnp.ones(3), rule=r) for r in (dendrax.ZIL(), dendrax.IL(20))]
-        dendrax.draw.distances(found)
+        args, rules = ([jnp.ones((3, 3))] * 2, jnp.ones((5, 3))), (dendrax.ZIL(), dendrax.IL(20))
+        dendrax.draw.distances([dendrax.check(loss, *args, rule=rule) for rule in rules])
         ```
     """
     several = [certificates] if isinstance(certificates, Certificate) else list(certificates)

@@ -16,8 +16,11 @@ class CNN(eqx.Module):
     !!! Example
 
         ```python
+        import jax, jax.numpy as jnp
+        from dendrax.models import CNN
+
         model = CNN((8, 8, 1), (2, 4), 16, 10, key=jax.random.key(0))
-        assert model(jnp.ones((5, 8, 8, 1))).shape == (5, 10)
+        model(jnp.ones((5, 8, 8, 1))).shape  # -> (5, 10)
         ```
     """
 
@@ -73,8 +76,11 @@ class AlexNet(eqx.Module):
     !!! Example
 
         ```python
+        import equinox as eqx, jax, jax.numpy as jnp
+        from dendrax.models import AlexNet
+
         model = AlexNet((28, 28, 1), width=2, key=jax.random.key(0))
-        assert eqx.filter_jit(model)(jnp.ones((5, 28, 28, 1))).shape == (5, 10)
+        eqx.filter_eval_shape(model, jnp.ones((5, 28, 28, 1))).shape  # -> (5, 10)
         ```
     """
 

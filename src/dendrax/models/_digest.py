@@ -24,7 +24,10 @@ def digest(model: Any) -> str:
     !!! Example
 
         ```python
-        assert digest({"w": jnp.zeros(2)}) != digest({"w": -jnp.zeros(2)})
+        import jax.numpy as jnp
+        from dendrax.models import digest
+
+        digest({"w": jnp.zeros(2)}) == digest({"w": -jnp.zeros(2)})  # -> False
         ```
     """
     sha = hashlib.sha256()

@@ -24,9 +24,12 @@ def astype(model: T, dtype: DTypeLike) -> T:
     !!! Example
 
         ```python
+        import jax, jax.numpy as jnp
+        from dendrax.models import MLP, astype
+
         model = MLP(4, (3,), 2, key=jax.random.key(0))
         half = astype(model, jnp.bfloat16)
-        assert half(jnp.ones((5, 4), jnp.bfloat16)).dtype == jnp.bfloat16
+        half(jnp.ones((5, 4), jnp.bfloat16)).dtype  # -> bfloat16
         ```
     """
     checked = _checked_dtype(dtype)

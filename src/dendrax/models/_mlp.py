@@ -17,8 +17,11 @@ class MLP(eqx.Module):
     !!! Example
 
         ```python
+        import jax, jax.numpy as jnp
+        from dendrax.models import MLP
+
         model = MLP(4, (3, 3), 2, key=jax.random.key(0))
-        assert model(jnp.ones((5, 4))).shape == (5, 2)
+        model(jnp.ones((5, 4))).shape  # -> (5, 2)
         ```
     """
 

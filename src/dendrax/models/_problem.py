@@ -35,6 +35,9 @@ class Problem:
     !!! Example
 
         ```python
+        import jax
+        from dendrax.models import problem
+
         p = problem("mlp", small=True)
         value, gradient = jax.value_and_grad(p.loss)(p.model, p.inputs, p.target)
         ```
@@ -68,9 +71,12 @@ def cross_entropy_loss(model: Any, inputs: jax.Array, target: jax.Array) -> jax.
     !!! Example
 
         ```python
-        logits = jnp.zeros((5, 4))
-        loss = cross_entropy_loss(lambda x: x, logits, jax.nn.one_hot(jnp.arange(5) % 4, 4))
-        assert jnp.allclose(loss, jnp.log(4))
+        import jax, jax.numpy as jnp
+        from dendrax.models import cross_entropy_loss
+
+        logits, classes = jnp.zeros((5, 4)), jax.nn.one_hot(jnp.arange(5) % 4, 4)
+        cross_entropy_loss(lambda x: x, logits, classes)  # -> 1.386
+        jnp.log(4)  # -> 1.386
         ```
     """
     logits = model(inputs)
@@ -97,8 +103,11 @@ def squared_error_loss(model: Any, inputs: jax.Array, target: jax.Array) -> jax.
     !!! Example
 
         ```python
+        import jax.numpy as jnp
+        from dendrax.models import squared_error_loss
+
         x = jnp.ones((5, 4))
-        assert squared_error_loss(lambda x: x, x, 2 * x) == 2.0
+        squared_error_loss(lambda x: x, x, 2 * x)  # -> 2.0
         ```
     """
     output = model(inputs)
@@ -130,8 +139,10 @@ def problem(
     !!! Example
 
         ```python
-        p = problem("transformer", small=True)
-        assert p.predict(p.model, p.inputs).shape == p.target.shape
+        from dendrax.models import problem
+
+        p = problem("rnn", small=True)
+        p.predict(p.model, p.inputs).shape == p.target.shape  # -> True
         ```
     """
     if name not in _BUILDERS:

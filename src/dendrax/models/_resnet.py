@@ -18,8 +18,11 @@ class FCResNet(eqx.Module):
     !!! Example
 
         ```python
+        import jax, jax.numpy as jnp
+        from dendrax.models import FCResNet
+
         model = FCResNet(4, 8, 2, key=jax.random.key(0))
-        assert model(jnp.ones((5, 4))).shape == (5, 2)
+        model(jnp.ones((5, 4))).shape  # -> (5, 2)
         ```
     """
 
@@ -79,8 +82,11 @@ class ResNet18(eqx.Module):
     !!! Example
 
         ```python
+        import equinox as eqx, jax, jax.numpy as jnp
+        from dendrax.models import ResNet18
+
         model = ResNet18(width=4, key=jax.random.key(0))
-        assert eqx.filter_jit(model)(jnp.ones((2, 16, 16, 3))).shape == (2, 10)
+        eqx.filter_eval_shape(model, jnp.ones((2, 16, 16, 3))).shape  # -> (2, 10)
         ```
     """
 

@@ -17,8 +17,11 @@ class RNN(eqx.Module):
     !!! Example
 
         ```python
+        import jax, jax.numpy as jnp
+        from dendrax.models import RNN
+
         model = RNN(4, 3, 2, key=jax.random.key(0))
-        assert model(jnp.ones((5, 10, 4))).shape == (5, 2)
+        model(jnp.ones((5, 10, 4))).shape  # -> (5, 2)
         ```
     """
 

@@ -21,11 +21,14 @@ class Transformer(eqx.Module):
     !!! Example
 
         ```python
+        import jax, jax.numpy as jnp
+        from dendrax.models import Transformer
+
         model = Transformer(4, 8, 3, num_heads=2, key=jax.random.key(0))
-        assert model(jnp.ones((5, 6, 4))).shape == (5, 6, 3)
+        model(jnp.ones((5, 6, 4))).shape  # -> (5, 6, 3)
 
         language = Transformer(None, 8, 11, num_heads=2, vocab_size=11, key=jax.random.key(0))
-        assert language(jnp.ones((5, 6), int)).shape == (5, 6, 11)
+        language(jnp.ones((5, 6), int)).shape  # -> (5, 6, 11)
         ```
     """
 

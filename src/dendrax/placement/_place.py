@@ -87,7 +87,11 @@ def place(
         args = [jnp.ones((3, 4)), jnp.ones((4, 2))], jnp.ones((8, 3)), jnp.zeros((8, 2))
         placed = placement.place(loss, *args, devices=[jax.devices()[0]] * 2, micro_batches=4)
         value, gradient = placed.value_and_grad(*args)
-        print(placed, placed.audit(), sep="\\n")
+        print(placed.audit())
+        # -> device  own parameters read  sends to
+        # ->      0                    1  1: 4 arrays, 128 bytes
+        # ->      1                    1  0: 4 arrays, 128 bytes
+        # -> placement: local
         ```
     """
     check_settings(fun, rule, vertices)

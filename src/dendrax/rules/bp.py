@@ -28,7 +28,7 @@ class BP(Timed):
         ```python
         import dendrax
 
-        dendrax.grad(lambda w: w * w, rule=dendrax.BP())(3.0)  # 6.0
+        dendrax.grad(lambda w: w * w, rule=dendrax.BP())(3.0)  # -> 6.0
         ```
     """
 

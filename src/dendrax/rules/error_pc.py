@@ -50,8 +50,16 @@ class ErrorPC(Relaxation):
             return jnp.sum((jnp.tanh(x @ w[0]) @ w[1] - y) ** 2) / 2
 
 
-        args = [jnp.ones((3, 4)), jnp.ones((4, 2))], jnp.ones((5, 3)), jnp.zeros((5, 2))
-        gradient = dendrax.grad(loss, rule=dendrax.ErrorPC(num_steps=5))(*args)
+        w = [jnp.full((3, 4), 0.2), jnp.full((4, 2), 0.2)]
+        x, y = jnp.ones((5, 3)), jnp.ones((5, 2))
+
+
+        def gradient(rule):
+            return dendrax.grad(loss, rule=rule)(w, x, y)[0][0, 0]
+
+
+        gradient(dendrax.ErrorPC(num_steps=5, gamma=0.8))  # -> -0.6215
+        gradient(dendrax.IL(num_steps=100))  # -> -0.6215
         ```
     """
 

@@ -51,7 +51,7 @@ class FixedPrediction(Relaxation):
         ```python
         import dendrax
 
-        dendrax.grad(lambda w: w * w, rule=dendrax.FixedPrediction())(3.0)  # 6.0
+        dendrax.grad(lambda w: w * w, rule=dendrax.FixedPrediction())(3.0)  # -> 6.0
         ```
     """
 

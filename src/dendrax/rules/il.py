@@ -76,8 +76,17 @@ class IL(Relaxation):
             return jnp.sum((jnp.tanh(x @ w[0]) @ w[1] - y) ** 2) / 2
 
 
-        args = [jnp.ones((3, 4)), jnp.ones((4, 2))], jnp.ones((5, 3)), jnp.zeros((5, 2))
-        value, gradient = dendrax.value_and_grad(loss, rule=dendrax.IL(num_steps=50))(*args)
+        w = [jnp.full((3, 4), 0.2), jnp.full((4, 2), 0.2)]
+        x, y = jnp.ones((5, 3)), jnp.ones((5, 2))
+
+
+        def gradient(rule):
+            return dendrax.grad(loss, rule=rule)(w, x, y)[0][0, 0]
+
+
+        gradient(dendrax.IL(num_steps=100))  # -> -0.6215
+        gradient(dendrax.IL(num_steps=100, precision=100.0))  # -> -0.8089
+        gradient(dendrax.BP())  # -> -0.8117
         ```
     """
 

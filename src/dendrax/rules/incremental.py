@@ -62,7 +62,9 @@ class IncrementalPC(Relaxation):
         rule = dendrax.IncrementalPC(num_steps=20, learning_rate=0.01)
         w, x, y = [jnp.ones((3, 4)), jnp.ones((4, 2))], jnp.ones((5, 3)), jnp.zeros((5, 2))
         gradient = dendrax.grad(loss, rule=rule)(w, x, y)
+        loss(w, x, y)  # -> 79.2
         w = jax.tree.map(lambda w, g: w - 0.01 * g, w, gradient)
+        loss(w, x, y)  # -> 0.012
         ```
     """
 

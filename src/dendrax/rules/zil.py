@@ -45,7 +45,7 @@ class ZIL(Timed):
         ```python
         import dendrax
 
-        dendrax.grad(lambda w: w * w, rule=dendrax.ZIL())(3.0)  # 6.0
+        dendrax.grad(lambda w: w * w, rule=dendrax.ZIL())(3.0)  # -> 6.0
         ```
     """
 

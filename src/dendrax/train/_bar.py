@@ -20,9 +20,12 @@ def bar(console: Any = None) -> Bar:
     !!! example
 
         ```python
+        import jax.numpy as jnp, numpy as np, optax
         from dendrax import train
 
-        train.plan(model="mlp", train={"steps": 100}).fit(watch=train.bar())
+        x = np.ones((64, 3), "float32")
+        loss = lambda w, x: jnp.mean((x @ w - 1) ** 2)
+        train.fit(jnp.zeros(3), loss, (x,), optimizer=optax.sgd(0.1), watch=train.bar())
         ```
     """
     return Bar(console)

@@ -97,7 +97,7 @@ def fit(
     !!! example
 
         ```python
-        import dendrax, jax.numpy as jnp, numpy as np, optax
+        import jax.numpy as jnp, numpy as np, optax
         from dendrax import train
 
         x = np.random.default_rng(0).normal(size=(256, 3)).astype("float32")
@@ -113,10 +113,9 @@ def fit(
             loss,
             (x, y),
             optimizer=optax.sgd(0.1),
-            rule=dendrax.IL(),
             settings=train.Settings(epochs=10, batch_size=32),
         )
-        print(found.model, found.history[-1]["loss"])
+        found.model  # -> [1.00, -2.00, 3.00]
         ```
     """
     _check(rule, optimizer, settings, resume, folder)

@@ -48,7 +48,7 @@ def launch(
         import sys
         from dendrax import train
 
-        train.launch([sys.executable, "script.py"], 2)
+        train.launch([sys.executable, "script.py"], 2)  # -> 0
         ```
     """
     num_processes = integer("num_processes", num_processes)

@@ -43,6 +43,7 @@ def load(
         loss = lambda w, x: jnp.mean((x @ w - 1) ** 2)
         train.fit(jnp.zeros(3), loss, (x,), optimizer=optax.sgd(0.1), folder="runs/line")
         w = train.load("runs/line", jnp.zeros(3))
+        w  # -> [0.330, 0.330, 0.330]
         ```
     """
     one_of("which", which, WHICH)

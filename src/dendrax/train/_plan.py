@@ -114,8 +114,9 @@ def plan(source: str | os.PathLike[str] | Mapping[str, Any] | None = None, **mor
         ```python
         from dendrax import train
 
-        plan = train.plan(model="mlp(hidden_sizes=[32])", rule="IL", train={"epochs": 1})
+        plan = train.plan(model="mlp(hidden_sizes=[32])", rule="IL", train={"steps": 20})
         found = plan.fit()
+        found.step  # -> 20
         print(found.history[-1]["test_accuracy"])
         ```
     """

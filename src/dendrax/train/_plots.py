@@ -35,8 +35,8 @@ def curves(
         ```python
         from dendrax import train
 
-        found = train.plan(model="mlp", train={"steps": 100, "log_every": 10}).fit()
-        train.curves(found.history, "curves.svg")
+        history = [{"step": step, "loss": 1 / step} for step in range(1, 100)]  # of train.fit
+        train.curves(history, "curves.svg")
         ```
     """
     if isinstance(history, str | os.PathLike):

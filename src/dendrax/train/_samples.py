@@ -37,6 +37,7 @@ class Arrays:
 
         samples = train.Arrays(np.ones((100, 3)), np.zeros(100))
         x, y = samples[np.arange(10)]
+        x.shape  # -> (10, 3)
         ```
     """
 

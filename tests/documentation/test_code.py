@@ -1,0 +1,68 @@
+"""Every block of Python in README.md, docs/*.md and the docstrings runs, and shows what it does."""
+
+import inspect
+import types
+
+import pytest
+
+import dendrax
+import dendrax.models
+from tests.documentation.blocks import (
+    PAGES,
+    docstring_blocks,
+    page_blocks,
+    run_block,
+    values_without_arrow,
+)
+
+# What is not run, and why.
+EXCEPTIONS = {
+    "dendrax.data._mnist.mnist": "the full data set is not here; tests/data/test_full_sets.py",
+    "dendrax.data._cifar10.cifar10": "likewise",
+    "dendrax.data._photographs.imagenet_photographs": "likewise",
+}
+# Pages of which the code is run, and looked at more closely, by other tests.
+ELSEWHERE = {
+    "docs/pictures.md": "tests/draw/test_documentation.py",
+    "docs/integrations.md": "tests/integrations/test_documentation.py",
+}
+
+BLOCKS = [block for page in PAGES for block in page_blocks(page)] + docstring_blocks()
+HERE = [block for block in BLOCKS if block.where not in EXCEPTIONS | ELSEWHERE]
+
+
+@pytest.mark.parametrize("block", HERE, ids=str)
+def test_the_code_runs_and_shows_what_it_does(block, readers_folder):
+    run_block(block)
+
+
+def test_what_is_not_run_is_there_and_little():
+    assert set(EXCEPTIONS | ELSEWHERE) <= {block.where for block in BLOCKS}
+    assert len(EXCEPTIONS) <= 5
+    assert len(HERE) > 60
+
+
+def test_values_in_comments_are_compared():
+    assert {str(block): found for block in BLOCKS if (found := values_without_arrow(block))} == {}
+
+
+def without_example(package: types.ModuleType, *exceptions: str) -> set[str]:
+    """The public functions and classes of a package that have no example."""
+    documented = {block.where.rsplit(".", 1)[-1] for block in docstring_blocks()}
+    public = inspect.getmembers(
+        package, lambda value: inspect.isfunction(value) or inspect.isclass(value)
+    )
+    return {name for name, _ in public if name[0] != "_"} - documented - {*exceptions}
+
+
+def test_every_public_name_has_an_example():
+    """Results are shown where they are made."""
+    results = ("Result", "Graph", "Vertex", "LevelledGraph", "Audit", "Certificate")
+    assert without_example(dendrax, *results) == set()
+    assert without_example(dendrax.models) == set()
+
+
+def test_a_name_without_an_example_is_found():
+    package = types.ModuleType("package")
+    package.grad, package.undocumented = dendrax.grad, lambda: None
+    assert without_example(package) == {"undocumented"}
