@@ -6,6 +6,8 @@ VENV ?= .venv
 ARGS ?=
 
 BIN := $(VENV)/bin
+# Neighbours stay in one process, which has compiled what they share; who is done takes from the other.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip -qq
 
 # The extras behind each stamp. pyright reads the models and the command line, so lint needs theirs.
@@ -32,10 +34,10 @@ paper: $(VENV)/.stamp-demo ## Reproduce the paper's experiments (hours; ARGS=--q
 	$(BIN)/dendrax paper all $(ARGS)
 
 test: $(VENV)/.stamp-test ## Run the tests, except the slow ones
-	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+	$(PYTEST) -m "not slow" $(ARGS)
 
 test-all: $(VENV)/.stamp-test ## Run all tests
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(PYTEST) $(ARGS)
 
 lint: ruff-check ruff-format pyright ## Check style, format and types
 

@@ -1,6 +1,7 @@
 """Every test runs in float64 with strict dtype promotion, and with every graph checked."""
 
 import os
+import signal
 
 from tests.compilation import cache_folder
 from tests.skipped import skipped_line
@@ -17,6 +18,15 @@ from collections.abc import Iterator
 
 import jax
 import pytest
+
+
+def pytest_configure() -> None:
+    """Ctrl-C is not ignored, in the processes that the tests start either.
+
+    It would be where the tests were started in the background (`nohup make test &`).
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

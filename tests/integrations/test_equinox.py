@@ -213,7 +213,7 @@ def test_fit_with_batch_statistics():
         settings=train.Settings(epochs=4, batch_size=8),
     )
     losses = [line["loss"] for line in found.history if "loss" in line]
-    assert isinstance(found.model, Stateful) and np.isfinite(losses[-1])
+    assert isinstance(found.model, Stateful) and losses[-1] < losses[0]
     assert not same(found.state, state)
 
 

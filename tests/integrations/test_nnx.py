@@ -207,11 +207,12 @@ def test_fit_by_split_and_merge():
         images(32, 6, classes=3),
         state=state,
         optimizer=optax.adam(1e-2),
-        settings=train.Settings(epochs=2, batch_size=8),
+        settings=train.Settings(epochs=20, batch_size=8, log_every=1),
     )
     model = nnx.merge(definition, found.model, found.state)
-    assert model.count[...] == found.step == 8
-    assert np.isfinite(found.history[-1]["loss"])
+    assert model.count[...] == found.step == 80
+    losses = [line["loss"] for line in found.history if "loss" in line]
+    assert np.mean(losses[-8:]) < 0.8 * np.mean(losses[:8])  # its dropout is noisy
 
 
 # ------------------------------------------------------------------------------------------------

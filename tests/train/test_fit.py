@@ -103,7 +103,7 @@ def test_without_a_measure_the_test_loss_is_measured():
 
 def test_rules_that_relax_report_their_energy():
     line = fit(rule=RULES["IL"], settings=settings(epochs=1)).history[-1]
-    assert np.isfinite(line["energy"])
+    assert 0 < line["energy"] < line["loss"]  # inference lowers what was the loss at its start
     assert "energy" not in fit(settings=settings(epochs=1)).history[-1]
 
 
