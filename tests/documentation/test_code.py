@@ -1,6 +1,8 @@
 """Every block of Python in README.md, docs/*.md and the docstrings runs, and shows what it does."""
 
 import inspect
+import pathlib
+import re
 import types
 
 import pytest
@@ -40,6 +42,23 @@ def test_what_is_not_run_is_there_and_little():
     assert set(EXCEPTIONS | ELSEWHERE) <= {block.where for block in BLOCKS}
     assert len(EXCEPTIONS) <= 5
     assert len(HERE) > 60
+
+
+def unknown_languages(page: pathlib.Path) -> set[str]:
+    """What a page's blocks are said to be written in, if no test knows it."""
+    fences = re.findall(r"^ *```(.*)$", page.read_text(), re.MULTILINE)
+    return {*fences[::2]} - {"python", "sh", "toml", "diff"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_says_what_it_is(page):
+    assert unknown_languages(page) == set()
+
+
+def test_a_block_that_no_test_would_run_is_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\n1\n```\n\n```py\n1\n```\n\n```\n1\n```\n")
+    assert unknown_languages(page) == {"py", ""}
 
 
 def test_values_in_comments_are_compared():
