@@ -94,7 +94,12 @@ def test_resnet18():
     assert len(found) == 37  # 20 convolutions and 20 normalisations; 3 of these join a shortcut's
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+DEEP = ("resnet18", "transformer12", "mlp100")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in DEEP else ()) for n in PROBLEMS]
+)
 def test_the_groups_are_the_function(name):
     p = problem(name, dtype="float64", small=True)
     args = p.model, p.inputs, p.target

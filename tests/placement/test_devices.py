@@ -8,8 +8,8 @@ import pytest
 
 RUNS = [
     ("zil", "mlp", "float32"),
-    ("zil", "transformer", "float32"),
     ("il", "mlp", "float64"),
+    pytest.param("zil", "transformer", "float32", marks=pytest.mark.slow),
     pytest.param("zil", "resnet18", "float32", marks=pytest.mark.slow),
     pytest.param("zil", "resnet18", "float64", marks=pytest.mark.slow),
     pytest.param("zil", "fc_resnet", "float64", marks=pytest.mark.slow),
