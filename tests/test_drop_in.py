@@ -59,6 +59,8 @@ def test_functions(function, jit):
     with jax.numpy_dtype_promotion("standard"):
         expected, problem = outcome(jax, function, jit)
         found, our_problem = outcome(dendrax, function, jit)
+    if jax.__version_info__ < (0, 9, 1) and problem is StopIteration:
+        problem = TypeError  # the same argnum twice: JAX has since learned to say so
     assert our_problem is problem
     assert is_alike(found, expected), (found, expected)
     assert not any(type(leaf).__name__.startswith("Typed") for leaf in jax.tree.leaves(found))

@@ -11,6 +11,7 @@ from .operations_lax import LAX
 from .operations_library import LIBRARY
 from .operations_numpy import NUMPY
 from .operations_systems import SYSTEMS
+from .since import is_there
 from .specs import Arg, Operation, make_args, scalar_loss
 
 __all__ = [
@@ -23,7 +24,8 @@ __all__ = [
     "scalar_loss",
 ]
 
-OPERATIONS: tuple[Operation, ...] = LAX + NUMPY + LIBRARY + CONTROL + CUSTOM + COMPOSED + SYSTEMS
+_TABLE = LAX + NUMPY + LIBRARY + CONTROL + CUSTOM + COMPOSED + SYSTEMS
+OPERATIONS: tuple[Operation, ...] = tuple(entry for entry in _TABLE if is_there(entry.name))
 
 # Entries that JAX's own tracer-leak checker rejects, under `jax.grad` alone; all else passes it.
 LEAKS_IN_JAX = frozenset(

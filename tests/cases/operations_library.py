@@ -89,7 +89,7 @@ SPECIAL: tuple[Operation, ...] = (
        dtypes=WIDE),
     *family(jsp.special, "special", "fresnel sici", normal(4), dtypes=WIDE),
     *family(jsp.special, "special", "gammainc gammaincc", positive(3), positive(3), dtypes=WIDE),
-    op("special.wofz", jsp.special.wofz, normal(3), dtypes=COMPLEX),
+    *family(jsp.special, "special", "wofz", normal(3), dtypes=COMPLEX),
     op("special.betainc", lambda x: jsp.special.betainc(jnp.full_like(x, 1.5), jnp.full_like(x,
        2.5),
        x), probability(4), dtypes=WIDE),
@@ -100,7 +100,7 @@ SPECIAL: tuple[Operation, ...] = (
        dtypes=WIDE),
     op("special.expn", lambda x: jsp.special.expn(jnp.full_like(x, 2), x), positive(3),
        dtypes=WIDE),
-    op("special.owens_t", jsp.special.owens_t, positive(3), positive(3), dtypes=("float64",)),
+    *family(jsp.special, "special", "owens_t", positive(3), positive(3), dtypes=("float64",)),
     op("special.hyp1f1", standard_promotion(jsp.special.hyp1f1), positive(2), positive(2), unit(2),
        dtypes=WIDE),
     op("special.hyp2f1", jsp.special.hyp2f1, positive(2), positive(2), above_one(2),
@@ -250,7 +250,8 @@ RANDOM: tuple[Operation, ...] = (
       for name in words("rademacher maxwell")],
     *[op(f"random.{name}", lambda k, a, name=name: getattr(random, name)(k, a, dtype=a.dtype),
          key(), positive(4), dtypes=WIDE)
-      for name in words("gamma loggamma dirichlet pareto t chisquare lognormal rayleigh wald")],
+      for name in words("gamma loggamma dirichlet pareto chisquare lognormal rayleigh wald")],
+    op("random.t", lambda k, a: random.t(k, a, a.shape, a.dtype), key(), positive(4), dtypes=WIDE),
     *[op(f"random.{name}", lambda k, a, b, name=name: getattr(random, name)(k, a, b, dtype=a.dtype),
          key(), positive(4), positive(4), dtypes=WIDE)
       for name in words("beta f weibull_min")],

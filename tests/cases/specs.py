@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .since import is_there
+
 FLOATS = ("float64", "float32", "bfloat16", "float16")
 WIDE = ("float64", "float32")
 COMPLEX = ("complex128", "complex64")
@@ -93,7 +95,9 @@ def family(
 ) -> tuple[Operation, ...]:
     """One entry per function in `names` of `module`, all with the same arguments."""
     return tuple(
-        op(f"{prefix}.{name}", getattr(module, name), *args, dtypes=dtypes) for name in words(names)
+        op(f"{prefix}.{name}", getattr(module, name), *args, dtypes=dtypes)
+        for name in words(names)
+        if is_there(f"{prefix}.{name}")
     )
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import flax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -516,6 +517,10 @@ def test_a_function_that_fails_leaves_the_modules_as_they_were():
     assert same(OURS(energy)(model, X), OURS(energy)(Small(nnx.Rngs(0)), X))
 
 
+FLAX = tuple(map(int, flax.__version__.split(".")[:3]))
+
+
+@pytest.mark.skipif(FLAX < (0, 12, 6), reason="before Flax 0.12.6 there is no tree mode")
 @pytest.mark.parametrize("switch", ["set_graph_mode", "set_graph_updates"])
 def test_tree_mode_is_refused(switch):
     with (
