@@ -5,10 +5,12 @@ PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 
+OLDEST := $(VENV)-oldest
 BIN := $(VENV)/bin
 # Neighbours stay in one process, which has compiled what they share; who is done takes from the other.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip -qq
+PIP_OLDEST := PIP_DISABLE_PIP_VERSION_CHECK=1 $(OLDEST)/bin/python -m pip -qq
 
 # The extras behind each stamp. pyright reads the models and the command line, so lint needs theirs.
 EXTRAS_demo := paper,atari
@@ -20,7 +22,7 @@ EXTRAS_scale := bench,paper
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo paper pictures test test-all lint ruff-check ruff-format pyright format bench bench-peers bench-scale clean
+.PHONY: help demo paper pictures test test-all test-oldest lint ruff-check ruff-format pyright format bench bench-peers bench-scale clean
 
 help: ## Show this list
 	@echo "usage: make TARGET [PYTHON=python3] [VENV=.venv] [ARGS='more arguments']"
@@ -38,6 +40,9 @@ test: $(VENV)/.stamp-test ## Run the tests, except the slow ones
 
 test-all: $(VENV)/.stamp-test ## Run all tests
 	$(PYTEST) $(ARGS)
+
+test-oldest: $(OLDEST)/.stamp-test ## Run the core's tests on the oldest versions that pyproject.toml allows
+	$(OLDEST)/bin/python -m pytest -n 2 -m "not slow" tests/test_*.py tests/placement tests/integrations $(ARGS)
 
 lint: ruff-check ruff-format pyright ## Check style, format and types
 
@@ -67,16 +72,21 @@ pictures: $(VENV)/.stamp-test ## Make the pictures of docs/pictures.md
 	$(BIN)/python tools/make_pictures.py
 
 clean: ## Remove caches, build products and .venv
-	rm -rf .venv .venv-peers build dist .cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-oldest .venv-peers build dist .cache .pytest_cache .ruff_cache .hypothesis
 	find . -name .git -prune -o -name __pycache__ -prune -exec rm -rf {} +
 
-$(VENV)/pyvenv.cfg:
+$(VENV)/pyvenv.cfg $(OLDEST)/pyvenv.cfg:
 	@command -v $(PYTHON) > /dev/null || \
 		{ echo "dendrax needs Python 3.11 or newer; '$(PYTHON)' was not found. Try: make PYTHON=/path/to/python" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "dendrax needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(@D)
 
 $(VENV)/.stamp-%: pyproject.toml $(VENV)/pyvenv.cfg
 	$(PIP) install --editable ".[$(EXTRAS_$*)]"
+	@touch $@
+
+$(OLDEST)/.stamp-test: pyproject.toml tools/oldest_versions.py $(OLDEST)/pyvenv.cfg
+	$(OLDEST)/bin/python tools/oldest_versions.py $(EXTRAS_test) > $(OLDEST)/constraints.txt
+	$(PIP_OLDEST) install --constraint $(OLDEST)/constraints.txt --editable ".[$(EXTRAS_test)]"
 	@touch $@
