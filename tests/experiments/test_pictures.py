@@ -40,6 +40,7 @@ def test_a_report_without_pictures_has_no_explorer(pictures, tmp_path):
     assert "explorer.html" not in page and not (tmp_path / "explorer.html").exists()
 
 
+@pytest.mark.slow  # make demo draws it, too
 def test_the_network_is_drawn(tmp_path):
     (cell,) = picture_cells(Library(full=False), seed=0)
     result = cell.measure(Work(tmp_path))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dendrax.models import PROBLEMS, Problem, cross_entropy_loss, problem, squared_error_loss
+from tests.sampling import every, rotating
 
 DTYPES = (jnp.float64, jnp.float32, jnp.bfloat16)
 
@@ -27,8 +28,7 @@ def leaves(p: Problem) -> list[jax.Array]:
     return jax.tree.leaves(arguments(p))
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("name", "dtype"), rotating(PROBLEMS, DTYPES))
 def test_one_dtype_throughout(name: str, dtype):
     """Traced under strict promotion, so that nothing is promoted on the way either."""
     p = small(name, dtype)
@@ -46,7 +46,7 @@ BY_DEPTH = [
 ]
 
 
-@pytest.mark.parametrize("name", BY_DEPTH)
+@pytest.mark.parametrize("name", every(2, BY_DEPTH))
 def test_every_leaf_is_an_array_that_learns(name: str):
     p = small(name)
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(p.model))
@@ -56,7 +56,7 @@ def test_every_leaf_is_an_array_that_learns(name: str):
         assert np.any(leaf), jax.tree_util.keystr(path)
 
 
-@pytest.mark.parametrize("name", BY_DEPTH)
+@pytest.mark.parametrize("name", every(2, BY_DEPTH))
 def test_bfloat16_approximates_float64(name: str):
     low, high = (small(name, dtype) for dtype in (jnp.bfloat16, jnp.float64))
     a, b = (jax.jit(p.loss)(*arguments(p)) for p in (low, high))

@@ -8,7 +8,7 @@ import pytest
 
 RUNS = [
     ("zil", "mlp", "float32"),
-    ("il", "mlp", "float64"),
+    pytest.param("il", "mlp", "float64", marks=pytest.mark.slow),
     pytest.param("zil", "transformer", "float32", marks=pytest.mark.slow),
     pytest.param("zil", "resnet18", "float32", marks=pytest.mark.slow),
     pytest.param("zil", "resnet18", "float64", marks=pytest.mark.slow),

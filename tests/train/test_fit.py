@@ -19,6 +19,7 @@ from dendrax.train._devices import all_devices
 from dendrax.train._samples import chosen
 from dendrax.train._task import Task, take_apart
 from dendrax.train._update import start_state
+from tests.sampling import every
 from tests.train.cases import OPTIMIZER, RULES, SETTINGS, bits, loss, measure, network, samples
 
 DATA = samples()
@@ -234,7 +235,7 @@ ALL = {
 }
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", every(2, list(ALL)))
 def test_two_devices_learn_as_one_does_by_every_rule(name, monkeypatch):
     """IncrementalPC moves the weights at every step of inference, on both devices alike."""
     changes = {"rule": ALL[name], "optimizer": optax.sgd(0.05), "settings": settings(steps=4)}
