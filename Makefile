@@ -15,7 +15,7 @@ PIP_OLDEST := PIP_DISABLE_PIP_VERSION_CHECK=1 $(OLDEST)/bin/python -m pip -qq
 # The extras behind each stamp. pyright reads the models and the command line, so lint needs theirs.
 EXTRAS_demo := paper,atari
 EXTRAS_test := test
-EXTRAS_lint := lint,paper,train,atari,nnx
+EXTRAS_lint := lint,paper,atari,nnx
 EXTRAS_bench := bench
 EXTRAS_scale := bench,paper
 

@@ -32,6 +32,7 @@ from dendrax._equations import (
 )
 from dendrax._graph import Edge, Graph, Port, Vertex
 from dendrax._local import Circuit
+from dendrax._memory import check_records
 from dendrax._network import Clamp, constant_error, evaluate
 
 Array = Any
@@ -97,8 +98,10 @@ def run_dynamics(
         state, snapshot = circuit.step(state, t if _compat.is_tracer(t) else int(t))
         return state, {name: getattr(snapshot, name) for name in record}
 
-    times = jnp.arange(schedule.num_steps)
-    state, records = jax.lax.scan(step, circuit.start(), times)
+    start, time = circuit.start(), jnp.asarray(0)
+    recorded = jax.eval_shape(step, start, time)[1] if record else {}
+    check_records((recorded, time), schedule.num_steps)
+    state, records = jax.lax.scan(step, start, jnp.arange(schedule.num_steps))
     outputs = [circuit.forward[port] for port in graph.outputs]
     settled = [state.x.get(port, circuit.forward[port]) for port in graph.outputs]
     return End(circuit.gradients(state), outputs, settled, records)

@@ -1,43 +1,55 @@
 """What a user names, with settings: ``adam(learning_rate=0.01)``, or a table of a TOML file.
 
-Everything that can be named is a function; its keyword arguments are the settings.
+Everything that can be named is a function; its keyword arguments are the settings, which are
+literals: nothing that a text holds is ever run.
 """
 
 from __future__ import annotations
 
 import ast
 import difflib
+import hashlib
 import inspect
+import pathlib
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from dendrax._errors import complain
-from dendrax._user_code import attribute_of, imported
+from dendrax._user_code import attribute_of, imported, rules
+from dendrax.rules import Rule
+
+LONGEST = 10_000  # characters of a name with its settings
 
 
 @dataclass(frozen=True)
 class Named:
-    """A name and its settings, as they were written. ``section`` says what it names."""
+    """A name and its settings, as they were written. ``section`` says what it names.
+
+    ``beside``: the folder of the file in which it was written, if it was. Such a name reaches the
+    files of that folder; a name that the user types or passes reaches everything that Python does.
+    """
 
     section: str
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    beside: pathlib.Path | None = None
 
     def __str__(self) -> str:
         settings = ", ".join(f"{key}={value!r}" for key, value in self.settings.items())
         return f"{self.name}({settings})"
 
 
-def read_named(section: str, value: Any) -> Named:
+def read_named(section: str, value: Any, beside: pathlib.Path | None = None) -> Named:
     """From ``"name"``, ``"name(key=value)"`` or ``{"name": ..., key: value}``."""
     if isinstance(value, str):
-        return _read_call(section, value)
+        return Named(section, *_read_call(section, value), beside)
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
         # The name may have settings in brackets, too.
-        named = _read_call(section, value["name"])
+        name, settings = _read_call(section, value["name"])
         rest = {key: entry for key, entry in value.items() if key != "name"}
-        return Named(section, named.name, {**named.settings, **rest})
+        return Named(section, name, {**settings, **rest}, beside)
     raise complain(
         ValueError,
         f"[{section}] needs a name.",
@@ -45,22 +57,30 @@ def read_named(section: str, value: Any) -> Named:
     )
 
 
-def _read_call(section: str, text: str) -> Named:
+def _read_call(section: str, text: str) -> tuple[str, dict[str, Any]]:
     name, bracket, _ = text.partition("(")
-    if not bracket:
-        return Named(section, text.strip())
     try:
-        call = ast.parse(f"_{text[len(name) :].strip()}", mode="eval").body
-        if not isinstance(call, ast.Call) or call.args:
+        if len(text) > LONGEST:
             raise ValueError
-        settings = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-    except (SyntaxError, ValueError):
+        settings = _read_settings(f"_{text[len(name) :].strip()}") if bracket else {}
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: deep nesting
+        shown = text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
         raise complain(
             ValueError,
-            f"{section} {text!r} cannot be read.",
+            f"{section} {shown!r} cannot be read.",
             remedy='Write a name and its settings as Python would, such as "adam(b1=0.95)".',
         ) from None
-    return Named(section, name.strip(), settings)
+    return name.strip(), settings
+
+
+def _read_settings(text: str) -> dict[str, Any]:
+    """The keyword arguments of a call, all of them literals."""
+    call = ast.parse(text, mode="eval").body
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+        raise ValueError
+    if any(word.arg is None for word in call.keywords):  # **settings
+        raise ValueError
+    return {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
 
 
 def find_named(named: Named, known: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
@@ -69,12 +89,46 @@ def find_named(named: Named, known: Mapping[str, Callable[..., Any]]) -> Callabl
         return known[named.name]
     module, colon, attribute = named.name.rpartition(":")
     if colon:
-        return attribute_of(imported(module), module, attribute)
+        return attribute_of(imported(_reached(named, module)), module, attribute)
     raise complain(
         ValueError,
         f"there is no {named.section} {named.name!r}.{nearest(named.name, known)}",
         remedy=f"There are: {', '.join(known)}; or your own, as path/to/file.py:function.",
     )
+
+
+def _reached(named: Named, module: str) -> str:
+    """The module or file of that name, as far as the name may reach."""
+    if named.beside is None:
+        return module
+    path = pathlib.PurePath(module)
+    if path.suffix != ".py" or path.is_absolute() or ".." in path.parts:
+        raise complain(
+            ValueError,
+            f"the file of the plan names the {named.section} {named.name!r}, which is not beside "
+            "it.",
+            remedy=f"In a file, code is named by a file in the same folder, such as "
+            f"my_{named.section}.py:function; name other code on the command line or in Python.",
+        )
+    return str(named.beside / path)
+
+
+def digest_of(named: Named) -> str | None:
+    """SHA-256 of the file of the user's code; ``None`` for what is not in a file of theirs."""
+    module, colon, _ = named.name.rpartition(":")
+    if not colon:
+        return None
+    reached = _reached(named, module)
+    file = reached if reached.endswith(".py") else getattr(sys.modules[module], "__file__", None)
+    return None if file is None else hashlib.sha256(pathlib.Path(file).read_bytes()).hexdigest()
+
+
+def find_rule(named: Named) -> Rule:
+    """The rule of that name."""
+    rule = call_named(named, find_named(named, rules()))
+    if not isinstance(rule, Rule):
+        raise complain(TypeError, f"{named.name} made {type(rule).__name__}, which is no rule.")
+    return rule
 
 
 def check_settings(

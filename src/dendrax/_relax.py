@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from dendrax._equations import energy, summaries
 from dendrax._graph import Edge, Graph, Port
+from dendrax._memory import check_records
 from dendrax._network import Clamp, Network, Values, evaluate, wire
 from dendrax._rule import Rule
 
@@ -135,6 +136,8 @@ def run_relaxation(
         snapshot = take_snapshot(rule, net, fixed, state) if record else None
         return {name: getattr(snapshot, name) for name in record}
 
+    if record:
+        check_records(jax.eval_shape(look, start), num_steps + 1)
     if rule.tol is None:
         end, records = _run_all(rule, net, fixed, start, num_steps, look)
         used, slope = num_steps, None

@@ -9,16 +9,13 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-try:
-    import equinox as eqx
-except ImportError as error:
-    raise ImportError(
-        "dendrax.equinox: needs Equinox, which is not installed.\n  pip install equinox"
-    ) from error
-
 from dendrax._api import check_settings, value_and_grad
 from dendrax._errors import complain, speaking_as
+from dendrax._extras import needing
 from dendrax.rules import ZIL, Rule
+
+with needing("dendrax.equinox", "models"):
+    import equinox as eqx
 
 
 def filter_value_and_grad(

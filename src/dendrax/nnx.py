@@ -14,18 +14,15 @@ from typing import Any, NamedTuple
 
 import jax
 
-try:
-    from flax import nnx
-    from flax.errors import TraceContextError
-except ImportError as error:
-    raise ImportError(
-        "dendrax.nnx: needs Flax, which is not installed.\n  pip install flax"
-    ) from error
-
 from dendrax import _api
 from dendrax._call import as_pair, normalise_argnums
 from dendrax._errors import complain, speaking_as
+from dendrax._extras import needing
 from dendrax.rules import ZIL, Rule
+
+with needing("dendrax.nnx", "nnx"):
+    from flax import nnx
+    from flax.errors import TraceContextError
 
 _TAG = "dendrax.nnx"
 Argnums = int | nnx.DiffState | Sequence[int | nnx.DiffState]

@@ -83,6 +83,10 @@ def test_explore_writes_the_page(dendrax, arguments, users_folder):
     assert "<!doctype html>" in (users_folder / "page.html").read_text()
 
 
+# What a rule's text could once run: everything, by way of the globals of any function.
+ESCAPE = "IL(gamma=IL.__init__.__globals__['__builtins__']['open']('made', 'w') and 1)"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -105,7 +109,10 @@ def test_explore_writes_the_page(dendrax, arguments, users_folder):
         (["exits:f"], "importing 'exits' ended the program (SystemExit: 3)"),
         (["opens:f"], "importing 'opens' failed: FileNotFoundError"),
         (["users_own:ready", "--argnums", "a"], "--argnums 'a' is not a number"),
-        (["users_own:ready", "--rule", "ILL"], "is no rule. Rules: BP, IL"),
+        (["users_own:ready", "--rule", "ILL"], "no rule 'ILL'. Did you mean 'IL'?"),
+        (["users_own:ready", "--rule", "IL()(num_steps=5)"], "rule 'IL()(num_steps=5)' cannot be"),
+        (["users_own:ready", "--rule", ESCAPE], "cannot be read. Write a name and its settings"),
+        (["users_own:ready", "--rule", "IL(gamma=" + 20_000 * "-" + "1)"], "(20011 characters)"),
         (["users_own:ready", "--rule", "IL(num_steps=-1)"], "not a positive integer"),
         (["users_own:ready", "--rule", "BP"], "BP has no value nodes that move over time"),
         (["users_own:ready", "--out", "."], "it is a folder"),
@@ -117,6 +124,7 @@ def test_what_explore_cannot_do(dendrax, arguments, words, users_folder):
     assert words in " ".join(err.split()), err
     assert "Traceback" not in err
     assert not (users_folder / "explorer.html").exists()
+    assert not (users_folder / "made").exists()
 
 
 def test_an_error_names_the_user_s_line(dendrax):

@@ -57,9 +57,10 @@ def test_a_folder_is_not_a_file(tmp_path, name):
 
 
 def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
-    def refuse(path):
+    def refuse(path, *mode):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr(pathlib.Path, "read_bytes", refuse)  # root may read what has no rights
+    (tmp_path / "a").write_bytes(b"a")
+    monkeypatch.setattr(pathlib.Path, "open", refuse)  # root may read what has no rights
     with pytest.raises(BadFile, match="a cannot be read: Permission denied"):
         read_file(tmp_path / "a")

@@ -143,7 +143,7 @@ def test_without_full_data_and_games_something_is_left_out(tmp_path, monkeypatch
         assert text in missing
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "RNN" not in {found.row for found in subjects(library, quick=False)}
-    assert "dendrax[atari]" in "; ".join(Paper(tmp_path, library).missing())
+    assert "ale-py" in "; ".join(Paper(tmp_path, library).missing())
 
 
 def test_every_measurement_has_a_name_of_its_own(tmp_path):

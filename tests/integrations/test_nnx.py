@@ -1,8 +1,6 @@
 """Flax NNX: its layers, models of its documentation, and the semantics of its gradients."""
 
 import functools
-import subprocess
-import sys
 from collections.abc import Callable
 
 import flax
@@ -528,13 +526,3 @@ def test_tree_mode_is_refused(switch):
         pytest.raises(NotImplementedError, match=f"tree mode \\(nnx.{switch} is off"),
     ):
         OURS(energy)
-
-
-@pytest.mark.parametrize(
-    "module, library, install", [("nnx", "flax", "flax"), ("equinox", "equinox", "equinox")]
-)
-def test_without_the_library(module, library, install):
-    program = f"import sys; sys.modules['{library}'] = None; import dendrax.{module}"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert f"ImportError: dendrax.{module}: needs" in run.stderr
-    assert f"pip install {install}" in run.stderr

@@ -20,6 +20,7 @@ from dendrax.train import _checkpoint, _fit
 from dendrax.train._checkpoint import Checkpoints
 from dendrax.train._disk import writing
 from dendrax.train._folder import Folder
+from dendrax.train._progress import Progress
 from tests.train.cases import OPTIMIZER, SETTINGS, bits, loss, network, samples
 
 DATA = samples()
@@ -126,9 +127,9 @@ def test_the_best_of_what_is_repeated_is_set_aside(run, finished):
 
 def test_a_checkpoint_older_than_the_newest_is_not_passed_over(tmp_path):
     checkpoints = Checkpoints(tmp_path / "last", 3)
-    checkpoints.save(5, {"a": jnp.ones(3)}, {})
+    checkpoints.save(5, {"a": jnp.ones(3)}, Progress())
     with pytest.raises(ValueError, match=r"a checkpoint after 5 updates, so that none after 4"):
-        checkpoints.save(4, {"a": jnp.ones(3)}, {})
+        checkpoints.save(4, {"a": jnp.ones(3)}, Progress())
     assert checkpoints.steps() == [5]
 
 
@@ -225,10 +226,29 @@ def test_a_file_is_no_folder(tmp_path):
         fit(tmp_path / "file")
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"format": "other"}', "[1]"])
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"format": "other"}', "[1]", "[" * 100_000, " " * 2_000_000, "\xff\xfe"]
+)
 def test_a_record_that_is_not_ours(run, text):
-    (run / "run.json").write_text(text)
+    (run / "run.json").write_bytes(text.encode("latin1"))
+    before = contents(run)
     with pytest.raises(ValueError, match=r"run.json was not written by this version"):
+        fit(run, resume=True)
+    assert contents(run) == before
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [
+        ("run.json", r"run.json was not written by this version"),
+        ("metrics.jsonl", r"metrics.jsonl is not a file"),
+    ],
+)
+def test_what_should_be_a_file_and_is_none(run, make, name, match):
+    (run / name).unlink()
+    make(run / name)
+    with pytest.raises(ValueError, match=match):
         fit(run, resume=True)
 
 
@@ -258,9 +278,70 @@ def test_a_record_with_another_number_is_damaged(run, finished):
         assert bits(fit(run, resume=True).model) == finished[1]
 
 
+def rewrite_record(run, step, change):
+    """Edit the record of a checkpoint as somebody would who can write checksums, too."""
+    file = run / "last" / str(step) / "record" / "metadata"
+    content = json.loads(file.read_text())
+    change(content)
+    content["checksum"] = _checkpoint._of_record(content)
+    file.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: record.pop("step"),
+        lambda record: record.pop("arrays"),
+        lambda record: record.pop("checksums"),
+        lambda record: record.pop("progress"),
+        lambda record: record.update(step="24"),
+        lambda record: record.update(run=[]),
+        lambda record: record.update(arrays=[["a"]]),
+        lambda record: record.update(arrays={"a": "b"}),
+        lambda record: record["progress"].pop("since"),
+        lambda record: record["progress"].update(other=1),
+        lambda record: record["progress"].update(losses="abc"),
+        lambda record: record["progress"].update(best="abc"),
+        lambda record: record["progress"].update(best_step=None),
+    ],
+)
+def test_an_edited_record_is_damaged(run, finished, change):
+    rewrite_record(run, 24, change)
+    with pytest.warns(UserWarning, match=r"last/24 is damaged: its (record|progress) "):
+        assert bits(fit(run, resume=True).model) == finished[1]
+
+
+def test_the_checkpoint_of_another_run_is_refused(run, tmp_path):
+    """One of another seed has the same arrays, of the same types."""
+    fit(tmp_path / "other", seed=1)
+    shutil.rmtree(run / "last" / "24")
+    shutil.copytree(tmp_path / "other" / "last" / "24", run / "last" / "24")
+    before = contents(run)
+    with pytest.raises(ValueError, match=r"last/24 is the checkpoint of another run: it has seed"):
+        fit(run, resume=True)
+    assert contents(run) == before
+    with pytest.raises(ValueError, match=r"last/24 is the checkpoint of another run"):
+        train.load(run, network(), which="last")
+
+
+def test_a_checkpoint_that_does_not_say_of_which_run_it_is_is_read(run, finished):
+    """They did not, once."""
+    for step in (12, 18, 24):
+        if (run / "last" / str(step)).exists():
+            rewrite_record(run, step, lambda record: record.pop("run"))
+    assert bits(fit(run, resume=True).model) == finished[1]
+
+
+@pytest.mark.parametrize("name", ["007", "٢٤", "24.orbax", "1e3"])
+def test_names_that_are_no_numbers_of_updates_are_left_alone(run, finished, name):
+    shutil.copytree(run / "last" / "24", run / "last" / name)
+    assert bits(fit(run, resume=True).model) == finished[1]
+    assert (run / "last" / name).is_dir()
+
+
 def test_one_run_at_a_time_in_a_folder(run):
-    first = Folder(run, 3)
-    first.claim(json.loads((run / "run.json").read_text())["about"], resume=True)
+    first = Folder(run, 3, json.loads((run / "run.json").read_text())["about"])
+    first.claim(resume=True)
     before = contents(run)
     with pytest.raises(FileExistsError, match=r"another run is at work in .*run"):
         fit(run, resume=True, epochs=5)
@@ -363,7 +444,7 @@ def test_checksums_see_every_bit(dtype):
 def test_random_keys_are_kept(tmp_path):
     checkpoints = Checkpoints(tmp_path, 1)
     state = {"key": jax.random.key(3), "n": jnp.arange(3)}
-    checkpoints.save(1, state, {})
+    checkpoints.save(1, state, Progress())
     found, problems = checkpoints.load(state)
     assert not problems
     assert (jax.random.key_data(found.state["key"]) == jax.random.key_data(state["key"])).all()
@@ -371,5 +452,7 @@ def test_random_keys_are_kept(tmp_path):
 
 def test_without_orbax_there_is_advice(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "orbax.checkpoint", None)
-    with pytest.raises(ImportError, match=r"pip install 'dendrax\[train\]'"):
+    with pytest.raises(
+        ImportError, match=r"checkpoints, needs what is not(.|\n)*pip install .*'orbax-checkpoint>="
+    ):
         fit(tmp_path / "run")

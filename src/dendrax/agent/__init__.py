@@ -5,6 +5,12 @@ The files: `_settings` (what defines a run), `_replay` (what the agent remembers
 scores), `_checkpoint` (saving all of it), `_train` (a whole run).
 """
 
+from dendrax._extras import needing as _needing
+
+with _needing("dendrax.agent", "paper"):
+    import equinox as _equinox  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    import optax as _optax  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
 from dendrax.agent._checkpoint import load as load
 from dendrax.agent._checkpoint import save as save
 from dendrax.agent._curve import Curve as Curve

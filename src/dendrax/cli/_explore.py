@@ -8,10 +8,13 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from dendrax._errors import speaking_as
+from dendrax._named import find_rule, read_named
 from dendrax._user_code import BadInput
-from dendrax.cli._function import evaluated, find_function, find_rule
+from dendrax.cli._function import evaluated, find_function
 from dendrax.cli._speaking import say, speaking
 from dendrax.draw import explore
+from dendrax.rules import Rule
 
 NOT_TRACED = "the function cannot be traced. "
 
@@ -30,13 +33,14 @@ def run(
     """Write the page, say where it is, and open it if asked to."""
     console = Console(stderr=True, highlight=False)
     with speaking(console, NOT_TRACED), console.status("tracing, running and recording"):
+        chosen = tuple(_rule(text) for text in rules)
         found = find_function(spec, arguments)
         clamped = None if target is None else evaluated(target, found.names, "--target")
         page = explore(
             found.fun,
             *found.args,
             argnums=numbers(argnums),
-            rule=tuple(map(find_rule, rules)),
+            rule=chosen,
             vertices=vertices,
             target=clamped,
             path=out,
@@ -46,6 +50,11 @@ def run(
     say(console, f"The page: {page} ({size:.1f} MB)")
     if show:
         webbrowser.open(page.absolute().as_uri())
+
+
+def _rule(text: str) -> Rule:
+    with speaking_as("dendrax explore"):
+        return find_rule(read_named("rule", text))
 
 
 def numbers(text: str) -> int | tuple[int, ...]:

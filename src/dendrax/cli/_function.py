@@ -18,9 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import dendrax
-from dendrax._user_code import BadInput, attribute_of, imported, is_rule, rules, told
+from dendrax._user_code import BadInput, attribute_of, imported, told
 from dendrax.models import PROBLEMS, problem
-from dendrax.rules import Rule
 
 
 @dataclass(frozen=True)
@@ -110,18 +109,3 @@ def evaluated(text: str, names: Mapping[str, Any], option: str) -> Any:
         return eval(text, dict(names))
     except Exception as problem:
         raise BadInput(f"{option} '{text}': {told(problem)}") from problem
-
-
-def find_rule(text: str) -> Rule:
-    """``"ZIL"`` or ``"IL(num_steps=30)"`` -> the rule."""
-    known = rules()
-    try:
-        found = evaluated(text, {"__builtins__": {}, **known}, "--rule")
-        found = found() if is_rule(found) else found
-    except BadInput as problem:
-        if not isinstance(problem.__cause__, (NameError, SyntaxError)):
-            raise
-        found = None
-    if not isinstance(found, Rule):
-        raise BadInput(f"--rule '{text}' is no rule. Rules: {', '.join(known)}.")
-    return found

@@ -1,21 +1,12 @@
-"""The commands and their help."""
+"""The commands and their help. What a command needs is imported when it runs."""
 
 import enum
 import pathlib
-import sys
 from typing import Annotated
 
-import jax
-
-try:
-    import typer
-
-    from dendrax.cli import _data, _explore, _paper, _show, _train
-except ModuleNotFoundError as missing:  # the core does not need them
-    sys.exit(f"dendrax: {missing}. The command line is an extra: pip install 'dendrax[paper]'")
+import typer
 
 import dendrax
-from dendrax.experiments import PARTS, Library, Paper
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Predictive coding for any JAX function."
@@ -24,6 +15,8 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
+        import jax
+
         typer.echo(f"dendrax {dendrax.__version__}, jax {jax.__version__}")
         raise typer.Exit
 
@@ -69,6 +62,9 @@ def demo(out: Out = pathlib.Path("dendrax-demo"), seed: Seed = 0) -> None:
     FashionMNIST by each rule, and one is shown at work: plots, and a page on which errors run
     through its graph. It ends with the paths of a report and of that page.
     """
+    from dendrax.cli import _paper
+    from dendrax.experiments import Library, Paper
+
     paper = Paper(out, Library(full=False), quick=True, seed=seed)
     _paper.run(paper, ("demo",), ("table1", "table2", "table3", "training"))
 
@@ -93,6 +89,9 @@ def paper(
     """
     if quick and data_dir is not None:
         raise typer.BadParameter("--quick uses the data that ship with dendrax: no --data-dir.")
+    from dendrax.cli import _paper
+    from dendrax.experiments import PARTS, Library, Paper
+
     chosen = PARTS if part.value == "all" else (part.value,)
     shown = (*chosen, "playing") if "training" in chosen else chosen
     _paper.run(Paper(out, Library(data_dir, full=not quick), quick=quick, seed=seed), chosen, shown)
@@ -151,6 +150,8 @@ def explore(
 
     dendrax explore model.py:loss --args "params, batch" --rule ZIL --rule "IL(num_steps=50)"
     """
+    from dendrax.cli import _explore
+
     _explore.run(
         function,
         arguments=args,
@@ -176,6 +177,8 @@ def show(
 
     dendrax show model.py:loss --args "params, batch"
     """
+    from dendrax.cli import _show
+
     _show.run(
         function,
         arguments=args,
@@ -189,6 +192,8 @@ def show(
 @app.command()
 def data(data_dir: DataDir = None) -> None:
     """Which data sets are on this machine, and the command that gets the others."""
+    from dendrax.cli import _data
+
     _data.run(data_dir)
 
 
@@ -218,7 +223,7 @@ class Mode(enum.StrEnum):
 @app.command()
 def train(
     plan: Annotated[
-        pathlib.Path | None, typer.Argument(help="A TOML file; options count more than it.")
+        pathlib.Path | None, typer.Argument(help="A TOML file; options override it.")
     ] = None,
     model: Annotated[
         str | None,
@@ -314,6 +319,8 @@ def train(
     same bits.
     """
     given = {**locals()}
+    from dendrax.cli import _train
+
     named = {name: given[name] for name in ("model", "data", "rule", "optimizer", "schedule")}
     named["vertices"] = None if vertices is None else vertices.value
     counts = {name: given[name] for name in _COUNTS}
@@ -340,4 +347,6 @@ def launch(
 
     A script calls dendrax.train.connect() first. If a process dies, the others are stopped.
     """
+    from dendrax.cli import _train
+
     _train.launch(processes, command)

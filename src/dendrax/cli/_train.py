@@ -16,10 +16,11 @@ from rich.table import Table
 
 from dendrax import train
 from dendrax._errors import speaking_as
+from dendrax._named import find_rule
 from dendrax.cli._speaking import say, speaking
 from dendrax.draw._structure import rule_text
 from dendrax.train._launch import INTERRUPTED
-from dendrax.train._plan import Plan, find_rule, plan_of_run
+from dendrax.train._plan import Plan, plan_of_run
 
 
 def run(
@@ -53,11 +54,11 @@ def _plan(
     settings: Mapping[str, Any],
     resumed: pathlib.Path | None,
 ) -> Plan:
-    """From the file, or from the run that goes on; what is said on the command line counts more."""
+    """From the file, or from the run that goes on; the command line overrides both."""
+    said = {name: value for name, value in named.items() if value is not None}
     source: Any = file
     if file is None and resumed is not None:
-        source = plan_of_run(resumed)
-    said = {name: value for name, value in named.items() if value is not None}
+        source = plan_of_run(resumed, said)
     counts = {name: value for name, value in settings.items() if value is not None}
     return train.plan(source, **said, train=counts)
 

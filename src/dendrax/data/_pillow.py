@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import pathlib
 import struct
+import warnings
 import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dendrax._errors import complain
+from dendrax._extras import needing
 from dendrax.data._files import BadFile
 
 if TYPE_CHECKING:
@@ -44,9 +45,11 @@ def photograph(path: pathlib.Path, name: str, content: bytes, size: int) -> np.n
 def _open(path: pathlib.Path, name: str, content: bytes) -> Image:
     pillow = _pillow()
     try:
-        image = pillow.open(io.BytesIO(content))
+        with warnings.catch_warnings():  # a header may promise more pixels than there is memory
+            warnings.simplefilter("error", pillow.DecompressionBombWarning)
+            image = pillow.open(io.BytesIO(content))
         image.load()
-    except (*_DAMAGE, pillow.DecompressionBombError) as error:
+    except (*_DAMAGE, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
         what = f"holds {name}, which" if name else "is there, but"
         reason = _reason(pillow, error)
         raise BadFile(path, f"{what} cannot be decoded as an image ({reason}).") from error
@@ -68,9 +71,6 @@ def _rgb(image: Image) -> Image:
 
 
 def _pillow() -> Any:
-    try:
+    with needing("decoding images", "train"):
         import PIL.Image
-    except ImportError as error:
-        remedy = 'pip install "dendrax[paper]"'
-        raise complain(ImportError, "decoding images needs Pillow.", remedy=remedy) from error
     return PIL.Image

@@ -8,15 +8,18 @@ from __future__ import annotations
 import gzip
 import importlib.resources
 import os
+import sys
 from typing import NamedTuple
 
 import numpy as np
 
 from dendrax._errors import complain, public
+from dendrax._memory import available_memory
 from dendrax.data._arguments import expanded, integer
 from dendrax.data._files import BadFile, read_file
 
 MOBY_DICK = "moby_dick.txt.gz"
+PER_BYTE = 40  # bytes of memory for one of a text, while it becomes indices
 
 
 class Text(NamedTuple):
@@ -75,7 +78,8 @@ def text(path: str | os.PathLike[str]) -> Text:
     if not file.is_file():
         raise complain(FileNotFoundError, f"{file} is not a file.")
     try:
-        return _encode(read_file(file).decode("utf-8-sig").replace("\r\n", "\n"), str(file))
+        content = read_file(file, most=int(min(available_memory() / PER_BYTE, sys.maxsize)))
+        return _encode(content.decode("utf-8-sig").replace("\r\n", "\n"), str(file))
     except UnicodeDecodeError as error:
         remedy = f"Convert it, for instance: iconv -f latin1 -t utf-8 {file}"
         raise complain(ValueError, f"{file} is not UTF-8 ({error}).", remedy=remedy) from error

@@ -6,19 +6,14 @@ import io
 from typing import Any
 
 from dendrax._errors import complain
+from dendrax._extras import needing
 from dendrax.draw._scene import INK, Band, Label, Node, Scene, Wire, diamond
 
 
 def matplotlib_or_complain() -> Any:
     """matplotlib, which is an extra."""
-    try:
+    with needing("this picture (unless it is a drawing as SVG)", "draw"):
         import matplotlib.figure as figure
-    except ModuleNotFoundError:
-        raise complain(
-            ModuleNotFoundError,
-            "this picture needs matplotlib.",
-            remedy="pip install 'dendrax[draw]'. (Drawings as SVG need nothing.)",
-        ) from None
     return figure
 
 

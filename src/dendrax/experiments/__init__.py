@@ -7,6 +7,12 @@ The files: `_library` (data), `_subjects` (networks and batches of the tables), 
 (showing); `_paper` (all of it).
 """
 
+from dendrax._extras import needing as _needing
+
+with _needing("dendrax.experiments", "paper"):
+    import equinox as _equinox  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    import optax as _optax  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
 from dendrax.experiments._library import Library as Library
 from dendrax.experiments._paper import PARTS as PARTS
 from dendrax.experiments._paper import Paper as Paper

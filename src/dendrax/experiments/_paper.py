@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from dendrax._extras import install_command
 from dendrax.data import has_atari
 from dendrax.experiments._beyond import beyond_cells
 from dendrax.experiments._courses import courses, mlp_course
@@ -74,8 +75,9 @@ class Paper:
 
     def missing(self) -> list[str]:
         """What cannot be measured here, and the remedy."""
+        games = f"RNN and games: {install_command('atari')}"
         if self.quick:
-            needs = {'RNN and games: pip install "dendrax[atari]"': has_atari()}
+            needs = {games: has_atari()}
         else:
             found = self.library.found
             needs = {
@@ -86,7 +88,7 @@ class Paper:
                 "AlexNet on ImageNet photographs: see dendrax data": (
                     "imagenet_photographs()" in found
                 ),
-                'RNN and games: pip install "dendrax[atari]"': has_atari(),
+                games: has_atari(),
             }
         return [text for text, there in needs.items() if not there]
 

@@ -1,7 +1,12 @@
 """Models of the paper, as batched Equinox modules, and ready-made learning problems around them.
 
-Nothing here imports the rest of dendrax: a model is an ordinary JAX function of its parameters.
+Nothing here needs the rest of dendrax: a model is an ordinary JAX function of its parameters.
 """
+
+from dendrax._extras import needing as _needing
+
+with _needing("dendrax.models", "models"):
+    import equinox as _equinox  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 from ._cnn import CNN, AlexNet
 from ._digest import digest

@@ -1,15 +1,10 @@
 """Training by any rule: restartable runs, on one device or many."""
 
-from dendrax._errors import complain
+from dendrax._extras import needing as _needing
 
-try:
+with _needing("dendrax.train", "train"):
+    import equinox as _equinox  # noqa: F401  # pyright: ignore[reportUnusedImport]
     import optax as _optax  # noqa: F401  # pyright: ignore[reportUnusedImport]
-except ModuleNotFoundError as problem:
-    raise complain(
-        ModuleNotFoundError,
-        f"dendrax.train needs Optax ({problem}).",
-        remedy="pip install 'dendrax[train]'",
-    ) from problem
 
 from dendrax.train._bar import Bar as Bar
 from dendrax.train._bar import bar as bar

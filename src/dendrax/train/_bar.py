@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from dendrax._errors import complain
+from dendrax._extras import needing
 from dendrax.train._engine import Moment
 
 
@@ -35,13 +35,9 @@ class Bar:
     """See `bar`."""
 
     def __init__(self, console: Any = None):
-        try:
+        with needing("dendrax.train.bar", "train"):
             from rich import console as consoles
             from rich import progress
-        except ImportError as problem:
-            raise complain(
-                ImportError, "a bar needs rich.", remedy="pip install 'dendrax[train]'"
-            ) from problem
         self._progress = progress.Progress(
             progress.TextColumn("epoch {task.fields[epoch]:.1f}"),
             progress.BarColumn(bar_width=20),

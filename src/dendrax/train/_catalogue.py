@@ -6,14 +6,17 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dendrax import data, models
 from dendrax._errors import complain
+from dendrax._memory import check_memory, size_of
+from dendrax._named import Named, call_named, find_named
+from dendrax.data._arguments import integer
 from dendrax.data._images import standardised
-from dendrax.train._named import Named, call_named, find_named
 from dendrax.train._samples import Arrays, Samples
 
 
@@ -162,6 +165,7 @@ def _kind_of(inputs: np.ndarray, labels: np.ndarray) -> str:
 
 # ---- models --------------------------------------------------------------------------------------
 
+MOST_LAYERS = 10_000  # each is made by itself, even where only sizes are asked for
 _ACTIVATIONS = {
     "tanh": jnp.tanh,
     "relu": jax.nn.relu,
@@ -198,9 +202,8 @@ def _fc_resnet(
     corpus: Corpus, key: Any, hidden_size: int = 256, num_layers: int = 5, activation: str = "tanh"
 ) -> Any:
     size, chosen = math.prod(corpus.shape), _activation(activation)
-    network = models.FCResNet(
-        size, hidden_size, corpus.classes, num_layers, activation=chosen, key=key
-    )
+    layers = integer("num_layers", num_layers, 1, MOST_LAYERS)
+    network = models.FCResNet(size, hidden_size, corpus.classes, layers, activation=chosen, key=key)
     return Flat(network)
 
 
@@ -223,7 +226,7 @@ def _transformer(
         None,
         d_model,
         corpus.classes,
-        num_layers=num_layers,
+        num_layers=integer("num_layers", num_layers, 1, MOST_LAYERS),
         num_heads=num_heads,
         vocab_size=corpus.classes,
         causal=True,
@@ -261,9 +264,24 @@ def find_model(named: Named, corpus: Corpus, key: Any) -> Any:
             f"{corpus.kind} of shape {corpus.shape}.",
             remedy=f"For {corpus.kind} there are: {others}.",
         )
-    model = call_named(named, find_named(named, MODELS), corpus=corpus, key=key)
+    function = find_named(named, MODELS)
+    if named.name in MODELS:
+        _check_size(named, lambda: call_named(named, function, corpus=corpus, key=key))
+    model = call_named(named, function, corpus=corpus, key=key)
     _check_output(named, model, corpus)
     return model
+
+
+def _check_size(named: Named, make: Callable[[], Any]) -> None:
+    """Raise if there is no room for the weights, their gradient and what an optimizer keeps."""
+    arrays = [
+        leaf for leaf in jax.tree.leaves(eqx.filter_eval_shape(make)) if hasattr(leaf, "dtype")
+    ]
+    check_memory(
+        f"the model {named}, with its gradient and the optimizer's moments,",
+        4 * size_of(arrays),
+        remedy="Make it smaller.",
+    )
 
 
 def _check_output(named: Named, model: Any, corpus: Corpus) -> None:

@@ -8,6 +8,7 @@ aside under another name, never overwritten or deleted, and the one before it is
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import functools
 import gc
@@ -25,7 +26,9 @@ import jax
 import jax.numpy as jnp
 
 from dendrax._errors import complain
+from dendrax._extras import needing
 from dendrax.train._distributed import all_agree, is_of_connection, wait_for_all
+from dendrax.train._progress import Progress, read_progress
 
 FORMAT = "dendrax.train 1"
 
@@ -35,7 +38,17 @@ class Found(NamedTuple):
 
     step: int
     state: Any
-    progress: dict[str, Any]
+    progress: Progress
+
+
+class Record(NamedTuple):
+    """What a checkpoint says of itself: of which run, how far, and its arrays with checksums."""
+
+    step: int
+    run: dict[str, Any]
+    progress: Progress
+    arrays: list[list[str]]
+    checksums: dict[str, int]
 
 
 class Damaged(Exception):
@@ -43,10 +56,13 @@ class Damaged(Exception):
 
 
 class Checkpoints:
-    """The checkpoints in one folder, of which the last ``keep`` are kept."""
+    """The checkpoints in one folder, of which the last ``keep`` are kept.
 
-    def __init__(self, folder: pathlib.Path, keep: int):
-        self.folder, self._keep = folder.absolute(), keep
+    ``run`` is what their run is, as JSON has it: the checkpoint of another one is refused.
+    """
+
+    def __init__(self, folder: pathlib.Path, keep: int, run: Mapping[str, Any] | None = None):
+        self.folder, self._keep, self._run = folder.absolute(), keep, run or {}
         self._ocp = _orbax()
         self._manager: Any = None
 
@@ -65,15 +81,16 @@ class Checkpoints:
     def steps(self) -> list[int]:
         """The checkpoints that there are, the last one first."""
         names = [p.name for p in self.folder.glob("*") if p.is_dir() and p.name.isdecimal()]
-        return sorted(map(int, names), reverse=True)
+        return sorted((int(name) for name in names if name == str(int(name))), reverse=True)
 
-    def save(self, step: int, state: Any, progress: Mapping[str, Any]) -> pathlib.Path:
+    def save(self, step: int, state: Any, progress: Progress) -> pathlib.Path:
         """Write a checkpoint; raises a worded error if the disk does not take it."""
         arrays = _flat(state)
         record = {
             "format": FORMAT,
             "step": step,
-            "progress": dict(progress),
+            "run": self._run,
+            "progress": dataclasses.asdict(progress),
             "arrays": _described(state),
             "checksums": _checksums(arrays),
         }
@@ -123,35 +140,48 @@ class Checkpoints:
 
     def _read(self, step: int, like: Any, only: tuple[str, ...]) -> Found:
         record = self._record(step)
-        part = [n for n, (path, _) in enumerate(record["arrays"]) if path.startswith(only)]
-        self._check_fits(step, [record["arrays"][n] for n in part], like)
+        self._check_run(step, record.run)
+        part = [n for n, (path, _) in enumerate(record.arrays) if path.startswith(only)]
+        self._check_fits(step, [record.arrays[n] for n in part], like)
         wanted = {
             str(n): jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding)
             for n, a in zip(part, _flat(like).values(), strict=True)
         }
-        whole = len(part) == len(record["arrays"])
+        whole = len(part) == len(record.arrays)
         args = self._ocp.args.StandardRestore(wanted) if whole else self._partial(wanted)
         arrays = self._restore(step, "state", args)
         found = _checksums(arrays)
-        wrong = [n for n in part if found[str(n)] != record["checksums"].get(str(n))]
+        wrong = [n for n in part if found[str(n)] != record.checksums.get(str(n))]
         if wrong:
-            raise Damaged(f"the checksum of {record['arrays'][wrong[0]][0]} differs.")
-        return Found(step, _unflat([arrays[n] for n in wanted], like), record["progress"])
+            raise Damaged(f"the checksum of {record.arrays[wrong[0]][0]} differs.")
+        return Found(step, _unflat([arrays[n] for n in wanted], like), record.progress)
 
     def _partial(self, wanted: Any) -> Any:
         ocp = self._ocp
         how = ocp.checkpoint_utils.construct_restore_args(wanted)
         return ocp.args.PyTreeRestore(wanted, restore_args=how, partial_restore=True)
 
-    def _record(self, step: int) -> dict[str, Any]:
-        record = self._restore(step, "record", self._ocp.args.JsonRestore())
-        if not isinstance(record, dict) or record.get("format") != FORMAT:
+    def _record(self, step: int) -> Record:
+        found = self._restore(step, "record", self._ocp.args.JsonRestore())
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise Damaged("it was not written by this version of dendrax.train.")
-        if record.get("checksum") != _of_record(record):
+        if found.get("checksum") != _of_record(found):
             raise Damaged("the checksum of its record differs.")
-        if record["step"] != step:
-            raise Damaged(f"it was written after {record['step']} updates, not {step}.")
+        record = _read_record(found)
+        if record.step != step:
+            raise Damaged(f"it was written after {record.step} updates, not {step}.")
         return record
+
+    def _check_run(self, step: int, run: Mapping[str, Any]) -> None:
+        """Raise unless it is a checkpoint of this run."""
+        other = [name for name in self._run if name in run and run[name] != self._run[name]]
+        if other:
+            raise complain(
+                ValueError,
+                f"{self.folder / str(step)} is the checkpoint of another run: it has {other[0]} = "
+                f"{run[other[0]]!r}, and this run has {self._run[other[0]]!r}.",
+                remedy="Nothing was changed. Move it elsewhere, or choose another folder.",
+            )
 
     def _restore(self, step: int, item: str, args: Any) -> Any:
         found, problem = None, None
@@ -169,7 +199,7 @@ class Checkpoints:
             raise Damaged(f"its {item} cannot be read {why}.") from problem
         return found
 
-    def _check_fits(self, step: int, there: list[list[str]], like: Any) -> None:
+    def _check_fits(self, step: int, there: list[Any], like: Any) -> None:
         wanted = _described(like)
         if there == wanted:
             return
@@ -206,14 +236,8 @@ class Checkpoints:
 
 def _orbax() -> Any:
     """Imported only when there is something to keep: it takes seconds."""
-    try:
+    with needing("the folder of a run, for its checkpoints,", "train"):
         import orbax.checkpoint as ocp
-    except ImportError as problem:
-        raise complain(
-            ImportError,
-            f"checkpoints need orbax ({problem}).",
-            remedy="pip install 'dendrax[train]'",
-        ) from problem
     return ocp
 
 
@@ -254,6 +278,34 @@ def _described(state: Any) -> list[list[str]]:
 
 def _named(entry: Any) -> str:
     return f"{entry} arrays" if isinstance(entry, int) else f"{entry[0]} as {entry[1]}"
+
+
+def _read_record(found: Mapping[str, Any]) -> Record:
+    """From JSON, which anybody may have edited."""
+    step, run, arrays, checksums = (
+        found.get("step"),
+        found.get("run", {}),  # once, checkpoints did not say of which run they were
+        found.get("arrays"),
+        found.get("checksums"),
+    )
+    if (
+        not isinstance(step, int)
+        or not isinstance(run, dict)
+        or not isinstance(checksums, dict)
+        or not isinstance(arrays, list)
+        or not all(map(_is_description, arrays))
+    ):
+        raise Damaged("its record is incomplete.")
+    try:
+        progress = read_progress(found.get("progress"))
+    except ValueError as problem:
+        raise Damaged(str(problem)) from None
+    return Record(step, run, progress, arrays, checksums)
+
+
+def _is_description(entry: Any) -> bool:
+    """Whether it is the path of an array and its type."""
+    return isinstance(entry, list) and len(entry) == 2 and all(isinstance(x, str) for x in entry)
 
 
 def _of_record(record: Mapping[str, Any]) -> int:

@@ -7,6 +7,7 @@ itself (Slurm, Open MPI, Kubernetes, Cloud TPU), or the variables are set by han
 from __future__ import annotations
 
 import atexit
+import ipaddress
 import os
 import re
 import signal
@@ -28,6 +29,7 @@ COORDINATOR = "DENDRAX_COORDINATOR"  # host:port of process 0
 NUM_PROCESSES = "DENDRAX_NUM_PROCESSES"
 PROCESS_ID = "DENDRAX_PROCESS_ID"
 VARIABLES = (COORDINATOR, NUM_PROCESSES, PROCESS_ID)
+LOOPBACK = "127.0.0.1"  # reached from this machine only
 PATIENCE = 120  # seconds in which all processes must have come
 HEARTBEAT = 80  # seconds; longer than our own watchdog's, whose words are clearer
 
@@ -93,9 +95,14 @@ def connect(
 
 
 def _join(*who: Any) -> None:
+    # JAX' coordinator asks nobody who they are, and listens on every interface unless told.
+    bound = who[0] if who and _is_loopback(who[0]) else None
     try:
         jax.distributed.initialize(
-            *who, heartbeat_timeout_seconds=HEARTBEAT, initialization_timeout=PATIENCE
+            *who,
+            coordinator_bind_address=bound,
+            heartbeat_timeout_seconds=HEARTBEAT,
+            initialization_timeout=PATIENCE,
         )
     except Exception as problem:
         raise complain(
@@ -111,6 +118,16 @@ def _join(*who: Any) -> None:
     explain_aborts()
     with _no_stdout():
         wait_for_all()
+
+
+def _is_loopback(coordinator: str) -> bool:
+    host = coordinator.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # the name of a host
+        return False
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -29,29 +28,13 @@ from dendrax.train._folder import Folder
 from dendrax.train._interrupt import Interruption
 from dendrax.train._journal import Journal
 from dendrax.train._levels import Levels
+from dendrax.train._progress import Progress
 from dendrax.train._samples import Samples, batches_per_epoch, chosen, pieces
 from dendrax.train._settings import Settings
 from dendrax.train._task import Task
 from dendrax.train._update import Numbers, State, compiled_evaluation, compiled_update, key_of
 
 EVALUATED = 500  # samples at a time, or a batch if that is more
-
-
-@dataclass
-class Progress:
-    """How far a run is, as a checkpoint keeps it.
-
-    - ``losses``: of the updates since the last line of the journal.
-    - ``best``, ``best_step``: the best evaluation; ``since``: how many came after it.
-    - ``seconds``: spent so far.
-    """
-
-    losses: list[float] = field(default_factory=list)
-    best: float | None = None
-    best_step: int = 0
-    since: int = 0
-    seconds: float = 0.0
-    skipped: int = 0
 
 
 class Moment(NamedTuple):
@@ -122,7 +105,7 @@ class Run:
     def go_on_from(self, found: Found) -> None:
         """Continue where a checkpoint stopped."""
         self.step, self.state, self._saved = found.step, found.state, found.step
-        self.progress = Progress(**found.progress)
+        self.progress = found.progress
         self.journal.go_back_to(found.step)
 
     # ---- the loop --------------------------------------------------------------------------------
@@ -258,14 +241,14 @@ class Run:
         self.progress.best, self.progress.best_step, self.progress.since = value, self.step, 0
         if self.folder is not None:
             self._check_finite()
-            self.folder.best.save(self.step, self.state, vars(self.progress))
+            self.folder.best.save(self.step, self.state, self.progress)
 
     def _save(self) -> None:
         if self.folder is None or self.step == self._saved:
             return
         self._check_finite()
         self.progress.seconds += self._clock.lap()
-        self.folder.last.save(self.step, self.state, vars(self.progress))
+        self.folder.last.save(self.step, self.state, self.progress)
         self._saved = self.step
 
     # ---- when numbers are lost -------------------------------------------------------------------

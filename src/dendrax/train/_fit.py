@@ -126,17 +126,17 @@ def fit(
     learned, parts = take_apart(model)
     task = Task(parts, loss, rule, vertices, optimizer, measure, state is not None)
     devices, begun, levels = _begin(task, settings, learned, state, samples)
-    place = None if folder is None else Folder(expanded("folder", folder), settings.keep)
     known = {"rule": repr(rule), "vertices": vertices, **asdict(settings), **(about or {})}
     known["devices by level"] = None if levels is None else len(levels.placed.devices)
+    place = None if folder is None else Folder(expanded("folder", folder), settings.keep, known)
     if place is not None:
-        place.check(known, resume=resume)
+        place.check(resume=resume)
     run = Run(task, settings, devices, samples, tested, place, begun, watch, levels)
     run.check_measures()
     try:
         with together():
             if place is not None:
-                _open(run, place, begun, known, resume=resume)
+                _open(run, place, begun, resume=resume)
             with watch if isinstance(watch, Bar) and run.is_writer else nullcontext():
                 reason = run.learn()
     finally:
@@ -157,18 +157,16 @@ def _begin(
     return devices, start_state(task, learned, kept, devices), None
 
 
-def _open(
-    run: Run, folder: Folder, begun: State, known: Mapping[str, Any], *, resume: bool
-) -> None:
+def _open(run: Run, folder: Folder, begun: State, *, resume: bool) -> None:
     """Claim the folder of a run, and go on with what is there."""
     wait_for_all()  # all have looked at the folder before one writes to it
     if jax.process_index() == 0:
-        folder.claim(known, resume=resume)
+        folder.claim(resume=resume)
     wait_for_all()
     _go_on(run, folder, begun)
     wait_for_all()
     if jax.process_index() == 0:
-        folder.record(known)
+        folder.record()
 
 
 def _fitted(run: Run, task: Task, reason: str) -> Fitted:

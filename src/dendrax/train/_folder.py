@@ -16,24 +16,27 @@ from collections.abc import Mapping
 from typing import IO, Any
 
 from dendrax._atomic import write_atomically
-from dendrax._errors import complain
+from dendrax._errors import complain, warn
 from dendrax.train._checkpoint import FORMAT, Checkpoints
 from dendrax.train._disk import writing
 
 RECORD = "run.json"
 JOURNAL = "metrics.jsonl"
 LOCK = ".lock"
+LARGEST = 1_000_000  # bytes of a record
+CODE = "sha256 of code"  # of the user's files, by what they make
 # What may change between the parts of one run.
-FREE = ("epochs", "steps", "keep", "patience", "log_every", "checkpoint_every", "sharding")
+FREE = (CODE, "epochs", "steps", "keep", "patience", "log_every", "checkpoint_every", "sharding")
 
 
 class Folder:
-    """One run on disk."""
+    """One run on disk. ``about`` is what it is; what is in the folder must be the same run."""
 
-    def __init__(self, path: pathlib.Path, keep: int):
+    def __init__(self, path: pathlib.Path, keep: int, about: Mapping[str, Any]):
         self.path = path
-        self.last = Checkpoints(path / "last", keep)
-        self.best = Checkpoints(path / "best", 1)
+        self._about: dict[str, Any] = json.loads(_in_json(about))  # as it will be read
+        self.last = Checkpoints(path / "last", keep, lasting(self._about))
+        self.best = Checkpoints(path / "best", 1, lasting(self._about))
         self._lock: IO[str] | None = None
 
     @property
@@ -41,8 +44,11 @@ class Folder:
         """The journal."""
         return self.path / JOURNAL
 
-    def check(self, about: Mapping[str, Any], *, resume: bool) -> None:
-        """Make sure that the folder is free, or this run's: nothing of another's is touched."""
+    def check(self, *, resume: bool) -> dict[str, Any] | None:
+        """Make sure that the folder is free, or this run's: nothing of another's is touched.
+
+        Returns what is known of the run in it.
+        """
         with writing(self.path):
             known = read_about(self.path)
             if known is None and self.path.exists() and self._others():
@@ -58,15 +64,25 @@ class Folder:
                     remedy="Go on with it (resume), or choose another folder.",
                 )
             if known is not None:
-                self._check_same(known, about)
+                self._check_same(known)
+                self._check_journal()
+        return known
 
     def _others(self) -> bool:
         """Whether there is more than a run leaves that was killed before it was written down."""
         return any(not _is_leftover(path) for path in self.path.iterdir())
 
-    def claim(self, about: Mapping[str, Any], *, resume: bool) -> None:
+    def _check_journal(self) -> None:
+        if self.metrics.exists() and not self.metrics.is_file():
+            raise complain(
+                ValueError,
+                f"{self.metrics} is not a file.",
+                remedy="Nothing was changed. Move it elsewhere, and go on with resume.",
+            )
+
+    def claim(self, *, resume: bool) -> None:
         """Keep every other run out of the folder, until this one closes it or dies."""
-        self.check(about, resume=resume)
+        self.check(resume=resume)
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / LOCK).open("a")
@@ -76,27 +92,40 @@ class Folder:
                 f"another run is at work in {self.path}.",
                 remedy="Wait for it, stop it, or choose another folder.",
             )
-        self.check(about, resume=resume)  # it may have been here, and gone, in between
-        if read_about(self.path) is None:  # first of all: killed from here on, it can be resumed
-            self.record(about)
+        known = self.check(resume=resume)  # it may have been here, and gone, in between
+        if known is None:  # first of all: killed from here on, it can be resumed
+            self.record()
+        else:
+            self._warn_of_changes(known)
 
-    def record(self, about: Mapping[str, Any]) -> None:
+    def record(self) -> None:
         """Write down what the run is."""
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            content = _in_json({"format": FORMAT, "about": about})
+            content = _in_json({"format": FORMAT, "about": self._about})
             write_atomically(self.path / RECORD, content.encode())
 
-    def _check_same(self, known: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-        as_read = json.loads(_in_json(about))
-        for name in sorted({*known, *as_read} - {*FREE}):
-            if known.get(name) != as_read.get(name):
+    def _check_same(self, known: Mapping[str, Any]) -> None:
+        for name in sorted(lasting({**known, **self._about})):
+            if known.get(name) != self._about.get(name):
                 raise complain(
                     ValueError,
                     f"{self.path} holds a run with {name} = {known.get(name)!r}, and this one has "
-                    f"{as_read.get(name)!r}.",
+                    f"{self._about.get(name)!r}.",
                     remedy="Resume with the settings of that run, or choose another folder.",
                 )
+
+    def _warn_of_changes(self, known: Mapping[str, Any]) -> None:
+        """Code of the user's may have been edited: they know whether that matters."""
+        before, now = known.get(CODE), self._about.get(CODE, {})
+        if not isinstance(before, dict):
+            return
+        changed = [name for name in now if before.get(name, now[name]) != now[name]]
+        if changed:
+            warn(
+                f"the code of the {' and the '.join(changed)} has changed since the run in "
+                f"{self.path} began: it goes on with the new code."
+            )
 
     def close(self) -> None:
         """Let go of the checkpoints."""
@@ -139,15 +168,22 @@ def _in_json(about: Mapping[str, Any]) -> str:
         ) from problem
 
 
+def lasting(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What stays the same as long as a run goes on."""
+    return {name: value for name, value in about.items() if name not in FREE}
+
+
 def read_about(folder: pathlib.Path) -> dict[str, Any] | None:
     """What the run in a folder is; ``None`` if there is none."""
     record = folder / RECORD
     if not record.exists():
         return None
     try:
-        found = json.loads(record.read_text())
+        if not record.is_file() or record.stat().st_size > LARGEST:  # a pipe would be waited for
+            raise ValueError
+        found = json.loads(record.read_text("utf-8"))
         known = found["format"] == FORMAT and isinstance(found["about"], dict)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         known, found = False, {}
     if not known:
         raise complain(

@@ -24,7 +24,7 @@ class Journal:
         """Write a line. Numbers that are not finite are written as JSON's null."""
         self.lines.append(dict(line))
         if self.path is not None and self._writes:
-            with writing(self.path), self.path.open("a") as stream:
+            with writing(self.path), self.path.open("a", encoding="utf-8") as stream:
                 stream.write(_written(line))
 
     def go_back_to(self, step: int) -> None:
@@ -40,10 +40,10 @@ class Journal:
 def read_lines(path: pathlib.Path) -> list[Line]:
     """The lines of a file; what was cut off while it was written, or is not ours, is left out."""
     lines = []
-    for text in path.read_text(errors="replace").splitlines() if path.exists() else ():
+    for text in path.read_text("utf-8", errors="replace").splitlines() if path.exists() else ():
         try:
             line = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(line, dict) and "step" in line and all(map(_is_number, line.values())):
             lines.append(line)

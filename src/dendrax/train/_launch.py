@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from dendrax._errors import complain, public
 from dendrax.data._arguments import integer
-from dendrax.train._distributed import COORDINATOR, NUM_PROCESSES, PROCESS_ID
+from dendrax.train._distributed import COORDINATOR, LOOPBACK, NUM_PROCESSES, PROCESS_ID
 from dendrax.train._interrupt import SIGNALS
 
 INTERRUPTED = 130  # the exit code of a run that was asked to stop
@@ -52,7 +52,7 @@ def launch(
         ```
     """
     num_processes = integer("num_processes", num_processes)
-    address = f"localhost:{_free_port()}"
+    address = f"{LOOPBACK}:{_free_port()}"
     processes: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, frame: object) -> None:
@@ -75,7 +75,7 @@ def launch(
 
 def _free_port() -> int:
     with socket.socket() as free:
-        free.bind(("localhost", 0))
+        free.bind((LOOPBACK, 0))
         return free.getsockname()[1]
 
 

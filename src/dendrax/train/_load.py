@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from dendrax._errors import complain, one_of, public, warn
 from dendrax.data._arguments import expanded
 from dendrax.train._checkpoint import Checkpoints
+from dendrax.train._folder import lasting, read_about
 from dendrax.train._task import take_apart
 from dendrax.train._update import State
 
@@ -47,7 +48,8 @@ def load(
         ```
     """
     one_of("which", which, WHICH)
-    checkpoints = Checkpoints(expanded("folder", folder) / which, keep=1)
+    place = expanded("folder", folder)
+    checkpoints = Checkpoints(place / which, keep=1, run=lasting(read_about(place) or {}))
     learned, parts = take_apart(model)
     like = State(jax.tree.map(jnp.asarray, learned), jax.tree.map(jnp.asarray, state), None, None)
     only = (".learned",) if state is None else (".learned", ".kept")

@@ -8,8 +8,8 @@ from typing import Any
 import optax
 
 from dendrax._errors import complain
+from dendrax._named import Named, call_named, check_settings, find_named
 from dendrax.rules import IncrementalPC, Rule
-from dendrax.train._named import Named, call_named, check_settings, find_named
 
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "sgd": optax.sgd,

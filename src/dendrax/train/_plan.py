@@ -23,27 +23,34 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pathlib
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import jax
 
 from dendrax._errors import complain, public
+from dendrax._named import (
+    Named,
+    check_keys,
+    digest_of,
+    find_rule,
+    read_named,
+)
 from dendrax._user_code import rules
 from dendrax.data._arguments import expanded
-from dendrax.rules import Rule
-from dendrax.train._catalogue import find_data, find_model, loss_of, measure_of
+from dendrax.train._catalogue import DATA, MODELS, find_data, find_model, loss_of, measure_of
 from dendrax.train._engine import Moment
 from dendrax.train._fit import Fitted, fit
-from dendrax.train._folder import read_about
-from dendrax.train._named import Named, call_named, check_keys, find_named, read_named
-from dendrax.train._optimizers import find_optimizer
+from dendrax.train._folder import CODE, read_about
+from dendrax.train._optimizers import OPTIMIZERS, SCHEDULES, find_optimizer
 from dendrax.train._samples import batches_per_epoch
 from dendrax.train._settings import Settings
 
 NAMED = ("model", "data", "rule", "optimizer", "schedule")
 SECTIONS = (*NAMED, "train", "vertices")
+LARGEST = 20_000  # bytes of a file: what is nested a thousand times takes Python minutes to read
 USUAL = {"model": "mlp", "data": "fashion_mnist", "rule": "ZIL", "schedule": "constant"}
 
 
@@ -90,10 +97,12 @@ class Plan:
             watch=watch,
         )
 
-    def about(self) -> dict[str, str | None]:
+    def about(self) -> dict[str, Any]:
         """What the run depends on beside its settings, in words."""
-        named = {name: getattr(self, name) for name in NAMED if name != "rule"}
-        return {name: None if value is None else str(value) for name, value in named.items()}
+        named = {name: getattr(self, name) for name in NAMED}
+        code = {name: value and digest_of(value) for name, value in named.items()}
+        words = {name: value and str(value) for name, value in named.items() if name != "rule"}
+        return {**words, CODE: {name: digest for name, digest in code.items() if digest}}
 
 
 @public("dendrax.train.plan")
@@ -104,8 +113,10 @@ def plan(source: str | os.PathLike[str] | Mapping[str, Any] | None = None, **mor
 
     - `source`: the path of a TOML file, or a dictionary, with `model`, `data`, `rule`, `optimizer`
       and `schedule`, each a name or a table with `name` and settings; `vertices`; and `train`, the
-      arguments of `dendrax.train.Settings`.
-    - `more`: the same by keyword; it counts more than what is in the file.
+      arguments of `dendrax.train.Settings`. A file names code of your own by a file beside it,
+      `my_model.py:build`.
+    - `more`: the same by keyword; it overrides what is in the file, and may name any code, also
+      `module:function`.
 
     **Returns:** a `Plan`; its `fit(folder)` does it.
 
@@ -120,7 +131,8 @@ def plan(source: str | os.PathLike[str] | Mapping[str, Any] | None = None, **mor
         print(found.history[-1]["test_accuracy"])
         ```
     """
-    written = {**_read(source), **{name: value for name, value in more.items() if name != "train"}}
+    read, beside = _read(source)
+    written = {**read, **{name: value for name, value in more.items() if name != "train"}}
     check_keys("the plan", [*written, *more], SECTIONS)
     train = _newer(
         _table("train", written.get("train", {})), _table("train", more.get("train", {}))
@@ -128,7 +140,10 @@ def plan(source: str | os.PathLike[str] | Mapping[str, Any] | None = None, **mor
     names = [entry.name for entry in dataclasses.fields(Settings)]
     check_keys("[train]", train, names)
     chosen = {**USUAL, **{name: value for name, value in written.items() if name in NAMED}}
-    named: Any = {name: read_named(name, value) for name, value in chosen.items()}
+    named: Any = {
+        name: read_named(name, value, None if name in more else beside)
+        for name, value in chosen.items()
+    }
     made = Plan(
         **{"optimizer": None, **named}, settings=Settings(**train), vertices=written.get("vertices")
     )
@@ -137,13 +152,17 @@ def plan(source: str | os.PathLike[str] | Mapping[str, Any] | None = None, **mor
 
 
 def _newer(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Both, of which the new counts more. Epochs and steps say the same in two ways."""
+    """Both, of which the new overrides the old. Epochs and steps say the same in two ways."""
     kept = {name: value for name, value in old.items() if name != "steps" or "epochs" not in new}
     return {**kept, **new}
 
 
-def plan_of_run(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The plan of the run in a folder, to go on with it; empty if there is none yet."""
+def plan_of_run(folder: str | os.PathLike[str], said: Collection[str] = ()) -> dict[str, Any]:
+    """The plan of the run in a folder, to go on with it; empty if there is none yet.
+
+    A folder may come from anybody: it names what dendrax ships, or it is refused. What the user has
+    ``said`` anew (``model``, ``data``, ...) is left out.
+    """
     about = read_about(expanded("folder", folder))
     if about is None:
         return {}
@@ -154,28 +173,55 @@ def plan_of_run(folder: str | os.PathLike[str]) -> dict[str, Any]:
             remedy="Go on with it by dendrax.train.fit(..., resume=True), as it was begun.",
         )
     words = {name: about[name] for name in (*NAMED, "vertices") if about.get(name) is not None}
+    words = {name: value for name, value in words.items() if name not in said}
+    for name in (name for name in NAMED if name in words):
+        _check_shipped(read_named(name, words[name]), folder)
     names = [entry.name for entry in dataclasses.fields(Settings)]
     return {**words, "train": {name: about[name] for name in names if name in about}}
 
 
-def find_rule(named: Named) -> Rule:
-    """The rule of that name."""
-    rule = call_named(named, find_named(named, rules()))
-    if not isinstance(rule, Rule):
-        raise complain(TypeError, f"{named.name} made {type(rule).__name__}, which is no rule.")
-    return rule
+def _check_shipped(named: Named, folder: str | os.PathLike[str]) -> None:
+    if named.name not in _shipped()[named.section]:
+        raise complain(
+            ValueError,
+            f"the run in {folder} has the {named.section} {named.name!r}, which dendrax does not "
+            "ship, and code that a folder names is not run.",
+            remedy=f"If it is yours, name it as the run was begun: --{named.section} "
+            "file.py:function, or the file of the plan.",
+        )
 
 
-def _read(source: str | os.PathLike[str] | Mapping[str, Any] | None) -> dict[str, Any]:
+def _shipped() -> dict[str, Collection[str]]:
+    return {
+        "model": MODELS,
+        "data": DATA,
+        "rule": rules(),
+        "optimizer": OPTIMIZERS,
+        "schedule": SCHEDULES,
+    }
+
+
+def _read(
+    source: str | os.PathLike[str] | Mapping[str, Any] | None,
+) -> tuple[dict[str, Any], pathlib.Path | None]:
+    """What is written, and the folder of the file in which it is."""
     if source is None or isinstance(source, Mapping):
-        return dict(source or {})
+        return dict(source or {}), None
     path = expanded("source", source)
+    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe would be waited for
+        raise complain(ValueError, f"{path} is not a file.")
+    if path.is_file() and path.stat().st_size > LARGEST:
+        raise complain(
+            ValueError, f"{path} has {path.stat().st_size:,} bytes; a plan has at most {LARGEST:,}."
+        )
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text("utf-8")), path.parent
     except OSError as problem:
         raise complain(
             type(problem), f"cannot read {path}: {problem.strerror or problem}."
         ) from problem
+    except RecursionError:
+        raise complain(ValueError, f"{path} is nested too deeply for a plan.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise complain(ValueError, f"{path} is not TOML: {problem}.") from problem
 

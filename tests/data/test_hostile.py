@@ -1,0 +1,129 @@
+"""Files that promise more than they hold, or hold more than there is room for."""
+
+import gzip
+import os
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from dendrax.data import ImageFolder, text
+from dendrax.data._files import LARGEST, BadFile, from_deb, from_npz, from_tar, from_zip, read_file
+from tests.data import make
+
+
+def test_more_than_may_be_read(tmp_path):
+    content = bytes(20_000)
+    (tmp_path / "a").write_bytes(content)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(content))
+    for name in ("a", "a.gz"):
+        assert read_file(tmp_path / name, most=20_000) == content
+        with pytest.raises(BadFile, match=rf"{name} holds more than 2e\+04 bytes|20 kB"):
+            read_file(tmp_path / name, most=19_999)
+
+
+def test_a_text_for_which_there_is_no_room(tmp_path, monkeypatch):
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"ab" * 1000))
+    assert len(text(tmp_path / "a.txt.gz").train) == 1800
+    monkeypatch.setattr("dendrax.data._text.available_memory", lambda: 40 * 1500.0)
+    with pytest.raises(ValueError, match=r"data\.text: .*a\.txt\.gz holds more than 1\.5 kB"):
+        text(tmp_path / "a.txt.gz")
+
+
+def test_an_archive_that_promises_too_much(tmp_path):
+    """Its directory says so, before anything is decompressed."""
+    make.write_zip(tmp_path / "a.whl", {"x": b"x" * 10})
+    content = (tmp_path / "a.whl").read_bytes()
+    size = content.rindex(b"PK\x01\x02") + 24  # in the central directory: size without compression
+    lying = content[:size] + struct.pack("<I", LARGEST + 1) + content[size + 4 :]
+    (tmp_path / "a.whl").write_bytes(lying)
+    with pytest.raises(BadFile, match=r"a\.whl promises 600 MB, where 600 MB are the most"):
+        from_zip(tmp_path / "a.whl", ["x"])
+
+
+@pytest.mark.parametrize(("name", "read"), [("a.tgz", from_tar), ("a.deb", from_deb)])
+def test_a_member_that_promises_too_much(tmp_path, name, read):
+    plain = bytearray(make.tar({"x": b"x", "y": b"y"}, "w:"))
+    plain[124:136] = b"%011o\0" % (LARGEST + 1)
+    plain[148:156] = b" " * 8
+    plain[148:156] = b"%06o\0 " % sum(plain[:512])
+    packed = gzip.compress(bytes(plain))
+    content = packed if name == "a.tgz" else make.ar({"data.tar.gz": packed})
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadFile, match=rf"{name} promises 600 MB"):
+        read(tmp_path / name, ["y"])
+
+
+def array_file(header: str, content: bytes = b"") -> bytes:
+    text = header.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + content
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (
+            array_file("{'descr': '|u1', 'fortran_order': False, 'shape': (10**12,)}"),
+            "is damaged",
+        ),
+        (
+            array_file("{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000,)}", b"1"),
+            "1 bytes, its header promises 1000000000000 of uint8",
+        ),
+        (
+            array_file("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", b"8" * 8),
+            "pickled objects",
+        ),
+        (b"\x93NUMPY\x09\x00", r"an array of version \(9, 0\)"),
+        (b"GIF89a", "is damaged"),
+    ],
+)
+def test_arrays_that_lie(tmp_path, content, match):
+    make.write_zip(tmp_path / "a.npz", {"x.npy": content})
+    with pytest.raises(BadFile, match=match):
+        from_npz(tmp_path / "a.npz", ["x"])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_that_do_not(tmp_path, order):
+    array = np.asarray(np.arange(24, dtype=">i4").reshape(2, 3, 4), order=order)
+    np.savez(tmp_path / "a.npz", x=array, y=np.array("text"), z=np.zeros((0, 3)))
+    found = from_npz(tmp_path / "a.npz", ["x", "y", "z"])
+    assert (found[0] == array).all() and found[0].dtype == array.dtype
+    assert str(found[1]) == "text" and found[2].shape == (0, 3)
+    found[0][0] = 1  # it can be written to
+
+
+def png(width: int, height: int) -> bytes:
+    """A picture of which the header promises so many pixels, and that holds none."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(content))
+            + kind
+            + content
+            + struct.pack(">I", zlib.crc32(kind + content))
+        )
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize("size", [(10_000, 10_000), (100_000, 100_000), (2**31 - 1, 2**31 - 1)])
+def test_a_picture_that_lies(tmp_path, size):
+    (tmp_path / "class").mkdir()
+    (tmp_path / "class" / "a.png").write_bytes(png(*size))
+    with pytest.raises(ValueError, match=r"a\.png is there, but cannot be decoded .*pixels|large"):
+        ImageFolder(tmp_path).images([0])
+
+
+@pytest.mark.parametrize("make_it", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_not_waited_for(tmp_path, make_it):
+    (tmp_path / "class").mkdir()
+    make_it(tmp_path / "class" / "a.png")
+    with pytest.raises(ValueError, match=r"a\.png is a pipe or a device, not a file"):
+        ImageFolder(tmp_path).images([0])
+    for read in (from_zip, from_tar, from_deb, from_npz):
+        with pytest.raises(BadFile, match=r"a\.png is a pipe or a device"):
+            read(tmp_path / "class" / "a.png", ["x"])

@@ -1,0 +1,79 @@
+"""What would not fit into memory is refused before it is taken."""
+
+import math
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import dendrax
+from dendrax import IL, ZIL, _memory
+from dendrax._memory import available_memory, check_memory, in_words, size_of
+
+
+def loss(w, x):
+    return jnp.sum(jnp.tanh(x @ w) ** 2)
+
+
+ARGS = jnp.ones((3, 3)), jnp.ones((2, 3))
+
+
+@pytest.mark.parametrize(
+    ("rule", "record"),
+    [
+        (IL(num_steps=10**12), "epsilon"),
+        (IL(num_steps=10**12, tol=1e-3), ("x", "mu")),
+        (IL(num_steps=10**13), "energy"),
+        (ZIL(num_steps=10**12), "statistics"),
+        (ZIL(num_steps=10**13, gamma=0.5), ()),
+    ],
+)
+def test_records_that_do_not_fit(rule, record):
+    graph = dendrax.trace(loss, *ARGS, vertices="primitive")
+    with pytest.raises(MemoryError, match=r"run: a record of .* would take .*TB(.|\n)*fewer steps"):
+        dendrax.run(graph, rule, record=record)
+
+
+def test_the_bound_is_what_is_available(monkeypatch):
+    graph = dendrax.trace(loss, *ARGS, vertices="primitive")
+    monkeypatch.setattr(_memory, "available_memory", lambda: 1e4)
+    dendrax.run(graph, IL(num_steps=9), record="energy")
+    with pytest.raises(MemoryError, match=r"a record of 1,001 time steps would take .*10 kB are"):
+        dendrax.run(graph, IL(num_steps=1000), record="energy")
+    dendrax.run(graph, IL(num_steps=1000))  # without a record nothing grows
+
+
+def test_what_is_available():
+    available = available_memory()
+    assert 1e6 < available < 1e15
+    check_memory("this", int(available // 2), remedy="")
+    with pytest.raises(MemoryError, match=r"this would take .*, and .* are available\.\n  Try"):
+        check_memory("this", int(2 * available), remedy="Try less.")
+
+
+def test_a_limit_of_the_process(monkeypatch):
+    resource = pytest.importorskip("resource")
+    used = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * 4096
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (used + 5_000_000, used))
+    assert available_memory() < 5e6 + 1e9
+
+
+def test_where_nothing_is_known_nothing_is_refused(monkeypatch):
+    monkeypatch.setattr(_memory, "_limits", lambda: iter(()))
+    assert available_memory() == math.inf
+    check_memory("this", 10**30, remedy="")
+
+
+def test_sizes():
+    shape = jax.ShapeDtypeStruct((3, 4), jnp.float32)
+    assert size_of({"a": shape, "b": [jnp.ones(2, jnp.int8)]}) == 50
+    assert size_of({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1500, "1.5 kB"), (7.9e9, "7.9 GB"), (3.2e13, "32.0 TB")],
+)
+def test_words(size, words):
+    assert in_words(size) == words
