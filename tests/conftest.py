@@ -34,6 +34,11 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits for processes comes first: at the end, one worker would wait with it."""
+    items.sort(key=lambda item: item.path.name not in ("test_killed.py", "test_devices.py"))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Which tests were not run, and what would enable them."""
     reports = terminalreporter.stats.get("skipped", [])

@@ -59,7 +59,10 @@ def clothes():
     return [(x[i], y[i]) for epoch in batches for i in epoch], test, images.test_labels
 
 
-@pytest.mark.parametrize("rule", every(2, RULES))
+LONGER = {name: RULES[name] for name in ("il", "bp", "fixed", "zil", "error", "levelled")}
+
+
+@pytest.mark.parametrize("rule", every(3, {**LONGER, **RULES}))
 def test_fashion_mnist(rule, clothes):
     batches, images, labels = clothes
     model = MLP(784, (64, 64), 10, key=jax.random.key(0))

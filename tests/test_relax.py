@@ -22,7 +22,7 @@ def slow(name):
 
 TRANSFORMER = slow("transformer")
 MODELS = ["mlp", "cnn", "rnn", "rnn_scan", "fc_resnet", TRANSFORMER]
-BATCHED = ["mlp", "cnn", "rnn", "fc_resnet", TRANSFORMER]
+BATCHED = [slow("mlp"), "cnn", slow("rnn"), "fc_resnet", TRANSFORMER]
 SLOW_MODELS = [slow("resnet18"), slow("transformer12")]
 # Few of the small graphs have layers.
 VERTICES = ["primitive", slow("layer")]

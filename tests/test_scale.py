@@ -56,6 +56,7 @@ def test_the_novel_is_numbered_by_frequency():
     np.testing.assert_array_equal(gpt2.novel(100), np.minimum(tokens, 99))
 
 
+@pytest.mark.slow
 def test_no_position_sees_the_future():
     weights = gpt2.initial(SETUP.sizes, jax.random.key(0))
     tokens = np.arange(8)[None]

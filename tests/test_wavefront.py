@@ -13,6 +13,7 @@ from dendrax._wavefront import send_back
 from dendrax.models import PROBLEMS, problem
 from tests.cases.graphs import GRAPHS
 from tests.cases.operations import OPERATIONS, Operation, make_args, scalar_loss
+from tests.cases.operations_composed import COMPOSED
 from tests.cases.operations_lax import LAX
 from tests.cases.operations_library import LIBRARY
 from tests.cases.operations_numpy import NUMPY
@@ -28,9 +29,13 @@ JITTED = [op for op in OPERATIONS if op.name not in NOT_STAGED and op not in REF
 
 
 # Each operation in one of its dtypes, so that all dtypes get their turn; the others are slow. Of
-# JAX's primitives every second, and of the functions under NumPy's and SciPy's names, which are
-# made of them, every fourth. What we treat in a way of our own is there in full.
-SHARES = {**dict.fromkeys(LAX, 2), **dict.fromkeys(NUMPY + LIBRARY, 4)}
+# JAX's primitives every third, of what is composed of them every second, and of the functions
+# under NumPy's and SciPy's names every fourth. What we treat in a way of our own is there in full.
+SHARES = {
+    **dict.fromkeys(LAX, 3),
+    **dict.fromkeys(COMPOSED, 2),
+    **dict.fromkeys(NUMPY + LIBRARY, 4),
+}
 
 
 def _is_slow(i: int, k: int, operation: Operation) -> bool:

@@ -120,7 +120,7 @@ def test_vertices_are_described(tmp_path):
     assert by_name["x"]["kind"] == "data" and by_name["x"]["level"] is None
 
 
-@pytest.mark.parametrize("name", every(3, ["fc_resnet", "rnn", "transformer"]))
+@pytest.mark.parametrize("name", every(4, ["mlp", "fc_resnet", "rnn", "transformer"]))
 def test_what_is_found_as_the_wave_arrives_is_what_the_dynamics_find(name):
     """The large graphs' way, against the dynamics, on graphs on which both can be done."""
     p = problem(name, small=True)
@@ -158,6 +158,7 @@ def large(tmp_path_factory):
     return dendrax.explore(lambda w, x: deep(w, x, 500), *ARGS, path=path)
 
 
+@pytest.mark.slow
 def test_two_thousand_vertices_are_less_than_three_megabytes(large):
     payload = read(large)
     assert len(payload["vertices"]) >= 1980

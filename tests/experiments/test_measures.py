@@ -105,6 +105,7 @@ def test_how_a_model_is_made_is_part_of_what_is_measured():
     assert described(functools.partial(MLP, 3, activation=jnp.tanh)) == "MLP(3, activation=tanh)"
 
 
+@pytest.mark.slow  # tests/draw/test_pictures.py has it on a small network
 def test_the_wave_of_zil_is_a_diagonal():
     model, inputs, target = TINY["FC-ResNet"].batch(0, "float64")
     sizes = np.array(error_wave(lambda m, x: m(x), (model, inputs), target, ZIL()))

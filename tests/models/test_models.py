@@ -29,7 +29,7 @@ KEY = jax.random.key(0)
 
 
 def normal(*shape: int, seed: int = 1) -> jax.Array:
-    return jax.random.normal(jax.random.key(seed), shape, jnp.float64)
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape))
 
 
 def double(model):

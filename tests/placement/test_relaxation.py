@@ -10,6 +10,7 @@ import dendrax
 from dendrax import IL, placement
 from dendrax.models import problem
 from tests.compare import close, same
+from tests.sampling import every
 
 
 def _blocks(count):
@@ -57,9 +58,9 @@ SETTINGS = [
 ]
 
 
-# `make test` has the start at zero, the mean over the batch, and the optimizer.
+# `make test` has the mean over the batch, and the optimizer.
 CHOSEN = [
-    pytest.param(rule, id=str(i), marks=() if i in (0, 4, 5) else pytest.mark.slow)
+    pytest.param(rule, id=str(i), marks=() if i in (4, 5) else pytest.mark.slow)
     for i, rule in enumerate(SETTINGS)
 ]
 
@@ -73,7 +74,7 @@ def test_every_setting(rule):
         assert close(placed.value_and_grad(*args), expected, ulps=1000)
 
 
-@pytest.mark.parametrize("vertices", ["primitive", "layer"])
+@pytest.mark.parametrize("vertices", every(2, ["layer", "primitive"]))
 def test_vertices(vertices):
     loss, args = _args("mlp")
     rule = IL(num_steps=4)
@@ -100,7 +101,10 @@ def test_marked_vertices():
     assert close(placed.value_and_grad(*args), expected)
 
 
-@pytest.mark.parametrize("batch", [None, "mean", pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "batch",
+    ["mean", pytest.param(None, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("pieces", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_micro_batches_share_one_energy(batch, pieces):
     """A mean over pieces must not change how the loss weighs against the internal errors."""

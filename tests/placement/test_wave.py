@@ -81,7 +81,7 @@ def _check_program(program):
         assert same(placed.value_and_grad(*args), expected)
 
 
-@settings(deadline=None, max_examples=5)
+@settings(deadline=None, max_examples=3)
 @given(program=random_programs(max_instructions=6, max_depth=1))
 def test_random_programs(program):
     _check_program(program)
@@ -101,11 +101,11 @@ def _two_programs(fun, *args):
     return value, gradient
 
 
-MODELS = ["mlp", "cnn", "fc_resnet", "rnn", "transformer"]
+MODELS = ["mlp", "cnn", "rnn", "fc_resnet", "transformer"]
 
 
 @pytest.mark.parametrize(
-    "name", [*every(2, MODELS), pytest.param("resnet18", marks=pytest.mark.slow)]
+    "name", [*every(3, MODELS), pytest.param("resnet18", marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_models_equal_one_device(name, dtype):
