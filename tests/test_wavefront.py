@@ -29,13 +29,9 @@ JITTED = [op for op in OPERATIONS if op.name not in NOT_STAGED and op not in REF
 
 
 # Each operation in one of its dtypes, so that all dtypes get their turn; the others are slow. Of
-# JAX's primitives every third, of what is composed of them every second, and of the functions
-# under NumPy's and SciPy's names every fourth. What we treat in a way of our own is there in full.
-SHARES = {
-    **dict.fromkeys(LAX, 3),
-    **dict.fromkeys(COMPOSED, 2),
-    **dict.fromkeys(NUMPY + LIBRARY, 4),
-}
+# JAX's primitives and what is composed of them every fourth, and of the functions under NumPy's and
+# SciPy's names every eighth. What we treat in a way of our own is there in full.
+SHARES = dict.fromkeys(LAX + COMPOSED, 4) | dict.fromkeys(NUMPY + LIBRARY, 8)
 
 
 def _is_slow(i: int, k: int, operation: Operation) -> bool:
@@ -149,7 +145,7 @@ def test_many_random_programs(dtype, program):
 
 
 MODELS = [
-    pytest.param(name, marks=pytest.mark.slow if name == "transformer12" else ())
+    pytest.param(name, marks=pytest.mark.slow if name in ("transformer12", "resnet18") else ())
     for name in PROBLEMS
 ]
 
