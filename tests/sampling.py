@@ -33,10 +33,9 @@ def rotating(*columns: Iterable[Any]) -> list[ParameterSet]:
 def every(count: int, entries: Iterable[Any]) -> list[ParameterSet]:
     """All entries, of which `make test` takes the first and then every so-many-th."""
     rows = list(_entries(entries))
-    return [
-        row if k % count == 0 else row._replace(marks=[*row.marks, pytest.mark.slow])
-        for k, row in enumerate(rows)
-    ]
+    quick = {id(row) for row in [row for row in rows if not row.marks][::count]}
+    slow = [pytest.mark.slow]
+    return [row if row.marks or id(row) in quick else row._replace(marks=slow) for row in rows]
 
 
 def _entries(column: Iterable[Any]) -> Iterable[ParameterSet]:

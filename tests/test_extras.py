@@ -1,5 +1,6 @@
 """What is optional: where it is missing, the words name what to type, and it can be typed."""
 
+import importlib.metadata
 import pathlib
 import shlex
 import subprocess
@@ -9,7 +10,7 @@ import tomllib
 import pytest
 
 from dendrax import _extras
-from dendrax._extras import install_command, needing, requirements
+from dendrax._extras import install_command, require_extra, requirements
 
 ROOT = pathlib.Path(__file__).parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -40,10 +41,18 @@ def test_what_is_installed_is_not_named(monkeypatch):
     assert shlex.split(install_command("train")) == ["pip", "install", "numpy>=2.0"]
 
 
+def test_a_checkout_that_is_not_installed(monkeypatch):
+    def missing(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "requires", missing)
+    assert install_command("train") == "pyproject.toml of dendrax lists it, under the extra train."
+
+
 def test_other_problems_are_left_alone():
-    with pytest.raises(ValueError, match="mine"), needing("this", "models"):
+    with pytest.raises(ValueError, match="mine"), require_extra("this", "models"):
         raise ValueError("mine")
-    with pytest.raises(ImportError, match="cannot import name"), needing("this", "models"):
+    with pytest.raises(ImportError, match="cannot import name"), require_extra("this", "models"):
         from dendrax import no_such_name  # noqa: F401  # pyright: ignore
 
 
@@ -82,7 +91,7 @@ for package, module, _ in {MISSING}:
 
 @pytest.mark.parametrize("package", ["typer", "optax", "equinox"])
 def test_commands_without_their_packages(package):
-    """In a sentence, and --help works as long as there is Typer."""
+    """In a sentence."""
     words = ["train", "--steps", "1"] if package != "typer" else ["--help"]
     program = f"""
 import sys; sys.modules[{package!r}] = None

@@ -44,6 +44,10 @@ def test_the_bound_is_what_is_available(monkeypatch):
     dendrax.run(graph, IL(num_steps=1000))  # without a record nothing grows
 
 
+on_linux = pytest.mark.skipif(not pathlib.Path("/proc/meminfo").exists(), reason="no /proc here")
+
+
+@on_linux
 def test_what_is_available():
     available = available_memory()
     assert 1e6 < available < 1e15
@@ -52,11 +56,28 @@ def test_what_is_available():
         check_memory("this", int(2 * available), remedy="Try less.")
 
 
+@on_linux
 def test_a_limit_of_the_process(monkeypatch):
     resource = pytest.importorskip("resource")
-    used = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * 4096
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (used + 5_000_000, used))
-    assert available_memory() < 5e6 + 1e9
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (5_000_000, 5_000_000))
+    assert available_memory() <= 5_000_000
+
+
+@on_linux
+def test_a_limit_of_the_container(monkeypatch, tmp_path):
+    """What is in memory of files that were read can be taken."""
+    (tmp_path / "memory.max").write_text("10000000\n")
+    (tmp_path / "memory.current").write_text("9000000\n")
+    (tmp_path / "memory.stat").write_text("anon 1000000\ninactive_file 7000000\n")
+    monkeypatch.setattr(_memory, "GROUP", tmp_path)
+    assert available_memory() == 8_000_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert available_memory() > 8_000_000
+
+
+def test_what_is_elsewhere_is_not_counted_here(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    check_memory("this", 10**30, remedy="")
 
 
 def test_where_nothing_is_known_nothing_is_refused(monkeypatch):

@@ -10,7 +10,7 @@ from dendrax import IL, FixedPrediction, _contraction, _convolution, _network, _
 from dendrax.rules import _descent
 from dendrax.rules import il as il_file
 from tests.compare import distance
-from tests.sampling import every
+from tests.sampling import rotating
 from tests.test_relax import check_steps, model_graph
 
 RULE = IL(num_steps=4, gamma=0.02, init=lambda v, mu: mu + 0.01 * jnp.cos(mu), precision=3.0)
@@ -91,8 +91,7 @@ def check_by_hand(name, rule, by_hand):
 BY_HAND = {"il": (IL, il), "fixed": (FixedPrediction, fixed_prediction)}
 
 
-@pytest.mark.parametrize("rule", every(2, list(BY_HAND)))
-@pytest.mark.parametrize("name", every(2, ["cnn", "mlp"]))
+@pytest.mark.parametrize(("name", "rule"), rotating(["cnn", "mlp"], list(BY_HAND)))
 def test_against_the_loop_written_by_hand(name, rule):
     """The loops of the benchmarks share nothing with dendrax."""
     check_by_hand(name, *BY_HAND[rule])

@@ -26,6 +26,9 @@ def test_every_other_one():
     rows = every(2, {"a": 1, "b": 2, "c": 3})
     assert [row.id for row in rows] == ["a", "b", "c"]
     assert quick(rows) == [(1,), (3,)]
+    marked = every(2, [pytest.param("a", marks=pytest.mark.slow), "b", "c", "d"])
+    assert [row.values[0] for row in marked] == ["a", "b", "c", "d"]
+    assert quick(marked) == [("b",), ("d",)]
 
 
 def test_what_is_slow_stays_slow():

@@ -79,6 +79,7 @@ def test_what_is_skipped_fails_in_jax_too(name):
 
 
 BY_NAME = {case.name: case for case in GRAPHS}
+assert len(BY_NAME) == len(GRAPHS)
 RULES = {"bp": BP(), "zil": ZIL()}
 
 

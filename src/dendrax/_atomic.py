@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all."""
+"""Files that are there as a whole or not at all, and what only looks like one."""
 
 import contextlib
 import os
@@ -19,3 +19,8 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             beside.unlink()
+
+
+def is_special(path: pathlib.Path) -> bool:
+    """Whether it is a pipe, a device or a socket: reading one waits, or never ends."""
+    return path.exists() and not path.is_file() and not path.is_dir()

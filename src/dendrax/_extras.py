@@ -14,7 +14,7 @@ _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(\[(?P<extras>[\w,-]+)\])?(?P<versi
 
 
 @contextlib.contextmanager
-def needing(user: str, extra: str) -> Iterator[None]:
+def require_extra(user: str, extra: str) -> Iterator[None]:
     """While ``user`` imports what is in an extra: what is missing is named, with the remedy."""
     try:
         yield
@@ -30,7 +30,10 @@ def needing(user: str, extra: str) -> Iterator[None]:
 
 def install_command(extra: str) -> str:
     """Names what is missing itself: dendrax need not be on a package index."""
-    wanted = requirements(extra)
+    try:
+        wanted = requirements(extra)
+    except importlib.metadata.PackageNotFoundError:  # a checkout that was not installed
+        return f"pyproject.toml of dendrax lists it, under the extra {extra}."
     missing = [line for line in wanted if not _is_installed(line)] or wanted
     return f"pip install {' '.join(map(shlex.quote, missing))}"
 

@@ -15,7 +15,9 @@ from dendrax._errors import complain
 
 
 def check_memory(what: str, size: int, remedy: str) -> None:
-    """Raise ``MemoryError`` if ``what`` takes more bytes than there are."""
+    """Raise ``MemoryError`` if ``what``, arrays of JAX, takes more bytes than there are."""
+    if jax.default_backend() != "cpu":  # they are elsewhere, where JAX itself keeps count
+        return
     available = available_memory()
     if size > available:
         raise complain(
@@ -25,11 +27,11 @@ def check_memory(what: str, size: int, remedy: str) -> None:
         )
 
 
-def check_records(entry: Any, count: int) -> None:
-    """Raise if a record with so many entries would not fit."""
+def check_records(entry: Any, count: int, copies: int = 1) -> None:
+    """Raise if a record with so many entries would not fit; how often it is there at a time."""
     check_memory(
         f"a record of {count:,} time steps",
-        2 * count * size_of(entry),  # twice: it is put together from the loop's and the last entry
+        copies * count * size_of(entry),
         remedy="Take fewer steps, or record less: 'statistics' instead of values and errors, or "
         "'energy'.",
     )
@@ -55,14 +57,23 @@ def available_memory() -> float:
     return min(_limits(), default=math.inf)
 
 
+GROUP = pathlib.Path("/sys/fs/cgroup")
+
+
+def _numbers(file: pathlib.Path) -> dict[str, int]:
+    """Lines of a name and a number, as Linux writes them."""
+    words = (line.replace(":", " ").split() for line in file.read_text().splitlines())
+    return {line[0]: int(line[1]) for line in words if len(line) > 1 and line[1].isdecimal()}
+
+
 def _limits() -> Iterator[float]:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
-        yield next(1024.0 * int(x.split()[1]) for x in lines if x.startswith("MemAvailable"))
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        group = pathlib.Path("/sys/fs/cgroup")
-        most = int((group / "memory.max").read_text())
-        yield float(most - int((group / "memory.current").read_text()))
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        yield 1024.0 * _numbers(pathlib.Path("/proc/meminfo"))["MemAvailable"]
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        most = int((GROUP / "memory.max").read_text())
+        used = int((GROUP / "memory.current").read_text())
+        # Files that were read are in memory only as long as nobody needs the room.
+        yield float(most - used + _numbers(GROUP / "memory.stat")["inactive_file"])
     with contextlib.suppress(ImportError, OSError, ValueError, IndexError):
         import resource
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dendrax._errors import complain
+from dendrax._errors import complain, is_ours
 from dendrax._user_code import attribute_of, imported, rules
 from dendrax.rules import Rule
 
@@ -78,7 +78,8 @@ def _read_settings(text: str) -> dict[str, Any]:
     call = ast.parse(text, mode="eval").body
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
         raise ValueError
-    if any(word.arg is None for word in call.keywords):  # **settings
+    names = [word.arg for word in call.keywords]
+    if None in names or len({*names}) < len(names):  # **settings; the same one twice
         raise ValueError
     return {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
 
@@ -89,7 +90,7 @@ def find_named(named: Named, known: Mapping[str, Callable[..., Any]]) -> Callabl
         return known[named.name]
     module, colon, attribute = named.name.rpartition(":")
     if colon:
-        return attribute_of(imported(_reached(named, module)), module, attribute)
+        return attribute_of(imported(_resolve_module(named, module)), module, attribute)
     raise complain(
         ValueError,
         f"there is no {named.section} {named.name!r}.{nearest(named.name, known)}",
@@ -97,7 +98,7 @@ def find_named(named: Named, known: Mapping[str, Callable[..., Any]]) -> Callabl
     )
 
 
-def _reached(named: Named, module: str) -> str:
+def _resolve_module(named: Named, module: str) -> str:
     """The module or file of that name, as far as the name may reach."""
     if named.beside is None:
         return module
@@ -118,9 +119,12 @@ def digest_of(named: Named) -> str | None:
     module, colon, _ = named.name.rpartition(":")
     if not colon:
         return None
-    reached = _reached(named, module)
-    file = reached if reached.endswith(".py") else getattr(sys.modules[module], "__file__", None)
-    return None if file is None else hashlib.sha256(pathlib.Path(file).read_bytes()).hexdigest()
+    reached = _resolve_module(named, module)
+    loaded = sys.modules.get(module)
+    file = reached if reached.endswith(".py") else getattr(loaded, "__file__", None)
+    if file is None or not pathlib.Path(file).is_file():  # built in, or in an archive
+        return None
+    return hashlib.sha256(pathlib.Path(file).read_bytes()).hexdigest()
 
 
 def find_rule(named: Named) -> Rule:
@@ -148,7 +152,16 @@ def call_named(named: Named, function: Callable[..., Any], **given: Any) -> Any:
     if parameters is not None:
         given = {name: value for name, value in given.items() if name in parameters}
         _check_complete(named, parameters, given)
-    return function(**{**named.settings, **given})
+    try:
+        return function(**{**named.settings, **given})
+    except Exception as problem:
+        if ":" in named.name or is_ours(problem):  # the user's own code speaks for itself
+            raise
+        raise complain(
+            ValueError,
+            f"{named.section} {named} cannot be made: {problem}.",
+            remedy="Look at its settings.",
+        ) from problem
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:

@@ -137,7 +137,7 @@ def run_relaxation(
         return {name: getattr(snapshot, name) for name in record}
 
     if record:
-        check_records(jax.eval_shape(look, start), num_steps + 1)
+        check_records(jax.eval_shape(look, start), num_steps + 1, copies=2)  # with the last
     if rule.tol is None:
         end, records = _run_all(rule, net, fixed, start, num_steps, look)
         used, slope = num_steps, None

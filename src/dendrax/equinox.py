@@ -11,10 +11,10 @@ from typing import Any
 
 from dendrax._api import check_settings, value_and_grad
 from dendrax._errors import complain, speaking_as
-from dendrax._extras import needing
+from dendrax._extras import require_extra
 from dendrax.rules import ZIL, Rule
 
-with needing("dendrax.equinox", "models"):
+with require_extra("dendrax.equinox", "models"):
     import equinox as eqx
 
 

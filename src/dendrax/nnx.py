@@ -17,10 +17,10 @@ import jax
 from dendrax import _api
 from dendrax._call import as_pair, normalise_argnums
 from dendrax._errors import complain, speaking_as
-from dendrax._extras import needing
+from dendrax._extras import require_extra
 from dendrax.rules import ZIL, Rule
 
-with needing("dendrax.nnx", "nnx"):
+with require_extra("dendrax.nnx", "nnx"):
     from flax import nnx
     from flax.errors import TraceContextError
 

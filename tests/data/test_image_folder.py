@@ -194,3 +194,11 @@ class TestPhotographs:
         make.write_zip(tmp_path / "foolbox-3.3.4-py3-none-any.whl", {name: b"hello"})
         with pytest.raises(ValueError, match=f"holds {name}, which cannot be decoded as an image"):
             imagenet_photographs(data_dir=tmp_path)
+
+
+def test_no_other_program_is_started(folder, tmp_path):
+    """Pillow would start Ghostscript for this."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
+    with pytest.raises(ValueError, match=r"a\.png .*cannot be decoded .*no format"):
+        ImageFolder(tmp_path).images([0])

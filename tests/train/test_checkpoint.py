@@ -243,6 +243,7 @@ def test_a_record_that_is_not_ours(run, text):
     [
         ("run.json", r"run.json was not written by this version"),
         ("metrics.jsonl", r"metrics.jsonl is not a file"),
+        (".lock", r"\.lock is not a file"),
     ],
 )
 def test_what_should_be_a_file_and_is_none(run, make, name, match):
@@ -264,6 +265,7 @@ def test_lines_that_were_cut_off_are_left_out(run, finished):
 def test_lines_that_are_not_ours_are_left_out(run):
     lines = (run / "metrics.jsonl").read_text()
     added = '{"step": 3, "loss": "abc"}\n{"step": null}\n[1]\n{"loss": 1.0}\n'
+    added += '{"step": 2, "[/bold]": 1.0}\n{"step": 2, "loss": 1' + 400 * "0" + "}\n"
     (run / "metrics.jsonl").write_text(added + lines)
     fit(run, resume=True)
     assert (run / "metrics.jsonl").read_text() == lines
@@ -276,6 +278,16 @@ def test_a_record_with_another_number_is_damaged(run, finished):
     record.write_text(json.dumps(content))
     with pytest.warns(UserWarning, match=r"last/24 is damaged: the checksum of its record differs"):
         assert bits(fit(run, resume=True).model) == finished[1]
+
+
+@pytest.mark.parametrize("name", [".lock", "metrics.jsonl", "last", "best"])
+def test_nothing_in_the_folder_leads_elsewhere(run, tmp_path, name):
+    (run / name).rename(tmp_path / "elsewhere")
+    (run / name).symlink_to(tmp_path / "elsewhere")
+    before = contents(tmp_path)
+    with pytest.raises(ValueError, match=rf"{name} is not a (file|folder) of its own"):
+        fit(run, resume=True)
+    assert contents(tmp_path) == before
 
 
 def rewrite_record(run, step, change):
@@ -303,6 +315,9 @@ def rewrite_record(run, step, change):
         lambda record: record["progress"].update(losses="abc"),
         lambda record: record["progress"].update(best="abc"),
         lambda record: record["progress"].update(best_step=None),
+        lambda record: record["progress"].update(since=-1),
+        lambda record: record["progress"].update(losses=[10**400]),
+        lambda record: record["progress"].update(skipped=0.5),
     ],
 )
 def test_an_edited_record_is_damaged(run, finished, change):
@@ -330,6 +345,22 @@ def test_a_checkpoint_that_does_not_say_of_which_run_it_is_is_read(run, finished
         if (run / "last" / str(step)).exists():
             rewrite_record(run, step, lambda record: record.pop("run"))
     assert bits(fit(run, resume=True).model) == finished[1]
+
+
+def test_the_best_checkpoint_of_another_run_is_refused(run, tmp_path):
+    fit(tmp_path / "other", seed=1)
+    shutil.rmtree(run / "best")
+    shutil.copytree(tmp_path / "other" / "best", run / "best")
+    with pytest.raises(ValueError, match=r"best/\d+ is the checkpoint of another run"):
+        fit(run, resume=True)
+
+
+@pytest.mark.parametrize("place", ["record/metadata", "state/_METADATA", "_CHECKPOINT_METADATA"])
+def test_a_pipe_in_a_checkpoint_is_not_waited_for(run, place):
+    (run / "last" / "24" / place).unlink()
+    os.mkfifo(run / "last" / "24" / place)
+    with pytest.raises(ValueError, match=r"last/24/.* is a pipe or a device, not a file"):
+        fit(run, resume=True)
 
 
 @pytest.mark.parametrize("name", ["007", "٢٤", "24.orbax", "1e3"])

@@ -344,7 +344,7 @@ def test_a_file_names_code_beside_it(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "name", ["os:mkdir", "numpy.random:seed", "../own.py:build", "/own.py:build", "a/../../b.py:f"]
 )
-@pytest.mark.parametrize("section", ["model", "data", "rule", "optimizer"])
+@pytest.mark.parametrize("section", ["model", "data", "rule", "optimizer", "schedule"])
 def test_a_file_names_no_other_code(tmp_path, section, name):
     path = file(tmp_path, f'{section} = "{name}"')
     with pytest.raises(ValueError, match=rf"the {section} '{name}', which is not beside it"):
@@ -360,6 +360,7 @@ def test_a_file_names_no_other_code(tmp_path, section, name):
         "IL(num_steps=open('x'))",
         "IL(num_steps=().__class__)",
         "IL(5)",
+        "IL(gamma=1.0, gamma=2.0)",
         "IL(gamma=" + "-" * 9000 + "1)",
         "IL(gamma=" + "-" * 20_000 + "1)",
         "IL(gamma=" + "[" * 5000 + "]" * 5000 + ")",
@@ -375,7 +376,7 @@ def test_settings_are_literals(text):
     ("text", "match"),
     [
         ("a = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
-        ("a" + ".a" * 50_000 + " = 1", "has 100,005 bytes; a plan has at most 20,000"),
+        ("a" + ".a" * 50_000 + " = 1", "has 100,005 bytes.(.|\\n)*at most 20,000"),
         ("\xff", "is not TOML"),
     ],
 )
@@ -387,8 +388,18 @@ def test_a_file_that_cannot_be_read(tmp_path, text, match):
 
 def test_a_pipe_is_no_plan(tmp_path):
     os.mkfifo(tmp_path / "plan.toml")
-    with pytest.raises(ValueError, match=r"plan.toml is not a file"):
+    with pytest.raises(ValueError, match=r"plan.toml is a pipe or a device, not a file"):
         train.plan(tmp_path / "plan.toml")
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["mlp(hidden_sizes='abc')", "mlp(hidden_sizes=[1e308])", "transformer(num_heads=0)"],
+)
+def test_settings_that_make_no_model(model):
+    data = "moby_dick" if model.startswith("transformer") else "fashion_mnist"
+    with pytest.raises(ValueError, match=r"Plan.fit: (.|\n)*"):
+        train.plan(model=model, data=data, train=SHORT).fit()
 
 
 @pytest.mark.parametrize(

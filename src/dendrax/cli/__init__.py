@@ -4,14 +4,15 @@ import io
 import sys
 
 from dendrax._errors import is_ours
-from dendrax._extras import needing
+from dendrax._extras import require_extra
 
 
 def main() -> None:
     """The entry point of the ``dendrax`` command."""
-    _write_what_the_terminal_can()
+    _escape_unprintable()
     try:
-        with needing("the command line", "train"):
+        with require_extra("the command line", "train"):
+            import rich as _rich  # noqa: F401  # pyright: ignore[reportUnusedImport]
             import typer as _typer  # noqa: F401  # pyright: ignore[reportUnusedImport]
         from dendrax.cli._main import app
 
@@ -24,9 +25,13 @@ def main() -> None:
         if not is_ours(problem):
             raise
         sys.exit(str(problem))
+    except RuntimeError as problem:  # XLA's way to say it
+        if "RESOURCE_EXHAUSTED" not in str(problem):
+            raise
+        sys.exit(f"dendrax: there is not enough memory ({str(problem).splitlines()[0]}).")
 
 
-def _write_what_the_terminal_can() -> None:
+def _escape_unprintable() -> None:
     """A terminal, or a file, may not have every letter: what it lacks is written as its number."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

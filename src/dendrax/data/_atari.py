@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dendrax._errors import complain, speaking_as
-from dendrax._extras import needing
+from dendrax._extras import require_extra
 from dendrax.data._arguments import fraction, integer, seed_number
 
 GAMES = (
@@ -206,7 +206,7 @@ def has_atari() -> bool:
 
 
 def _ale_py() -> ModuleType:
-    with needing("dendrax.data.Atari", "atari"):
+    with require_extra("dendrax.data.Atari", "atari"):
         import ale_py
         import ale_py.roms  # by name: ale_py itself imports it only beside gymnasium
     return ale_py

@@ -6,7 +6,6 @@ full set is read from Debian's package, or from the four IDX files that every ot
 
 from __future__ import annotations
 
-import gzip
 import importlib.resources
 import pathlib
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from dendrax._errors import public
 from dendrax.data._data_set import DataDir, DataSet, Form, load
-from dendrax.data._files import from_deb, reading
+from dendrax.data._files import from_deb, gunzipped
 from dendrax.data._idx import ANY_FILE, FILES, assemble, read_folder
 from dendrax.data._images import Images
 
@@ -72,8 +71,7 @@ def fashion_mnist(full: bool = False, *, data_dir: DataDir = None) -> Images:
 
 def _from_deb(path: pathlib.Path) -> Images:
     names = [f"usr/share/datasets/fashion-mnist/{name}.gz" for name in FILES]
-    with reading(path):
-        contents = [gzip.decompress(content) for content in from_deb(path, names)]
+    contents = [gunzipped(path, content) for content in from_deb(path, names)]
     return assemble([path] * 4, contents, SHA256)
 
 

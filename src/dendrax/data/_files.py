@@ -7,6 +7,7 @@ knows the public function and the remedy turns it into an error.
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gzip
 import io
@@ -16,23 +17,28 @@ import pathlib
 import posixpath
 import struct
 import tarfile
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
+from dendrax._atomic import is_special
 from dendrax._memory import in_words
 
-LARGEST = 600_000_000  # bytes, decompressed: every data set here has less
+MAX_DATA_BYTES = 600_000_000  # bytes, decompressed: every data set here has less
 # What the standard library raises over damaged archives: besides its own kinds, a flipped bit can
 # claim an unknown compression (RuntimeError) or make a number or a name unreadable (ValueError).
 _DAMAGE = (
     OSError,
     EOFError,
+    MemoryError,
+    SyntaxError,
     ValueError,
     RuntimeError,
+    tokenize.TokenError,
     struct.error,
     zlib.error,
     lzma.LZMAError,
@@ -52,9 +58,9 @@ class BadFile(Exception):
 @contextlib.contextmanager
 def reading(path: pathlib.Path) -> Iterator[None]:
     """While a file is read: whatever the system or a decompressor complains of is a `BadFile`."""
-    if path.exists() and not path.is_file() and not path.is_dir():  # it would be waited for
-        raise BadFile(path, "is a pipe or a device, not a file.")
     try:
+        if is_special(path):
+            raise BadFile(path, "is a pipe or a device, not a file.")
         yield
     except (PermissionError, FileNotFoundError, IsADirectoryError) as error:
         raise BadFile(path, f"cannot be read: {error.strerror}.") from error
@@ -62,7 +68,7 @@ def reading(path: pathlib.Path) -> Iterator[None]:
         raise BadFile(path, f"is damaged or cut short ({error or 'unexpected end'}).") from error
 
 
-def read_file(path: pathlib.Path, most: int = LARGEST) -> bytes:
+def read_file(path: pathlib.Path, most: int = MAX_DATA_BYTES) -> bytes:
     """What a file holds, decompressed if its name ends in ``.gz``; at most so many bytes."""
     with reading(path):
         if not path.stat().st_size:
@@ -71,7 +77,13 @@ def read_file(path: pathlib.Path, most: int = LARGEST) -> bytes:
             return _read_bounded(path, stream, most)
 
 
-def _read_bounded(path: pathlib.Path, stream: io.BufferedIOBase, most: int) -> bytes:
+def gunzipped(path: pathlib.Path, content: bytes) -> bytes:
+    """What a compressed member of the archive ``path`` holds."""
+    with reading(path), gzip.open(io.BytesIO(content)) as stream:
+        return _read_bounded(path, stream, MAX_DATA_BYTES)
+
+
+def _read_bounded(path: pathlib.Path, stream: IO[bytes] | io.BufferedIOBase, most: int) -> bytes:
     content = bytearray()
     while piece := stream.read(2**20):
         content += piece
@@ -86,7 +98,14 @@ def from_zip(path: pathlib.Path, names: Sequence[str]) -> list[bytes]:
         held = set(archive.namelist())
         members = [archive.getinfo(name) for name in _all_held(path, names, held)]
         _check_sizes(path, [member.file_size for member in members])
-        return [archive.read(member) for member in members]
+        return [_zip_member(path, archive, member) for member in members]
+
+
+def _zip_member(path: pathlib.Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise BadFile(path, f"holds {member.filename} in a compression that is not read.")
+    with archive.open(member) as stream:  # piece by piece: it may hold more than it promises
+        return _read_bounded(path, stream, member.file_size)
 
 
 def names_in_zip(path: pathlib.Path) -> list[str]:
@@ -173,7 +192,7 @@ def _ar_members(path: pathlib.Path, content: bytes) -> Iterator[tuple[str, bytes
 def _members(path: pathlib.Path, stream: BinaryIO, names: Sequence[str]) -> list[bytes]:
     """The members ``names`` of a tar file, in one pass: a compressed one cannot be sought in."""
     found: dict[str, bytes] = {}
-    with tarfile.open(fileobj=stream, mode="r:*") as archive:
+    with tarfile.open(fileobj=_Bounded(path, _decompressed(stream)), mode="r|") as archive:
         for member in archive:
             _check_sizes(path, [member.offset_data, member.size])  # what comes before is read, too
             name = posixpath.normpath(member.name)
@@ -183,10 +202,32 @@ def _members(path: pathlib.Path, stream: BinaryIO, names: Sequence[str]) -> list
     return [found[name] for name in _all_held(path, names, set(found))]
 
 
+def _decompressed(stream: BinaryIO) -> BinaryIO:
+    start = stream.read(6)
+    stream.seek(0)
+    readers = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+    found: Any = next((reader for mark, reader in readers.items() if start.startswith(mark)), None)
+    return stream if found is None else found(stream)
+
+
+class _Bounded(io.RawIOBase):
+    """A stream of which only so much is read, whatever its headers promise."""
+
+    def __init__(self, path: pathlib.Path, stream: BinaryIO):
+        self._path, self._stream, self._left = path, stream, MAX_DATA_BYTES
+
+    def read(self, size: int = -1) -> bytes:
+        piece = self._stream.read(size if 0 <= size <= self._left else self._left + 1)
+        self._left -= len(piece)
+        if self._left < 0:
+            raise BadFile(self._path, f"holds more than {in_words(MAX_DATA_BYTES)}.")
+        return piece
+
+
 def _check_sizes(path: pathlib.Path, sizes: Sequence[int]) -> None:
-    if sum(sizes) > LARGEST:
+    if sum(sizes) > MAX_DATA_BYTES:
         raise BadFile(
-            path, f"promises {in_words(sum(sizes))}, where {in_words(LARGEST)} are the most."
+            path, f"promises {in_words(sum(sizes))}, where {in_words(MAX_DATA_BYTES)} are the most."
         )
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import io
 import pathlib
 import struct
-import warnings
 import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dendrax._extras import needing
+from dendrax._extras import require_extra
 from dendrax.data._files import BadFile
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+# Not all that Pillow knows: for some it starts other programs.
+FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "PPM")
+MAX_PIXELS = 80_000_000  # of a picture; ImageNet's largest has 61 million
 # What Pillow raises over damaged files, depending on the format.
 _DAMAGE = (OSError, EOFError, SyntaxError, ValueError, IndexError, struct.error, zlib.error)
 
@@ -37,6 +39,8 @@ def photograph(path: pathlib.Path, name: str, content: bytes, size: int) -> np.n
     image = _rgb(_open(path, name, content))
     scale = round(size * 256 / 224) / min(image.size)
     width, height = (max(size, round(side * scale)) for side in image.size)
+    if width * height > MAX_PIXELS:
+        raise BadFile(path, f"is {image.width} x {image.height} pixels: too narrow to be cut out.")
     image = image.resize((width, height), _pillow().Resampling.BILINEAR)
     left, top = (width - size) // 2, (height - size) // 2
     return np.asarray(image.crop((left, top, left + size, top + size)))
@@ -45,9 +49,9 @@ def photograph(path: pathlib.Path, name: str, content: bytes, size: int) -> np.n
 def _open(path: pathlib.Path, name: str, content: bytes) -> Image:
     pillow = _pillow()
     try:
-        with warnings.catch_warnings():  # a header may promise more pixels than there is memory
-            warnings.simplefilter("error", pillow.DecompressionBombWarning)
-            image = pillow.open(io.BytesIO(content))
+        image = pillow.open(io.BytesIO(content), formats=FORMATS)
+        if image.width * image.height > MAX_PIXELS:  # a header may promise what is not there
+            raise ValueError(f"{image.width} x {image.height} pixels are too many")
         image.load()
     except (*_DAMAGE, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
         what = f"holds {name}, which" if name else "is there, but"
@@ -71,6 +75,6 @@ def _rgb(image: Image) -> Image:
 
 
 def _pillow() -> Any:
-    with needing("decoding images", "train"):
+    with require_extra("decoding images", "train"):
         import PIL.Image
     return PIL.Image

@@ -6,13 +6,13 @@ import io
 from typing import Any
 
 from dendrax._errors import complain
-from dendrax._extras import needing
+from dendrax._extras import require_extra
 from dendrax.draw._scene import INK, Band, Label, Node, Scene, Wire, diamond
 
 
 def matplotlib_or_complain() -> Any:
     """matplotlib, which is an extra."""
-    with needing("this picture (unless it is a drawing as SVG)", "draw"):
+    with require_extra("this picture (unless it is a drawing as SVG)", "draw"):
         import matplotlib.figure as figure
     return figure
 

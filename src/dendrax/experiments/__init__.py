@@ -7,9 +7,9 @@ The files: `_library` (data), `_subjects` (networks and batches of the tables), 
 (showing); `_paper` (all of it).
 """
 
-from dendrax._extras import needing as _needing
+from dendrax._extras import require_extra as _require_extra
 
-with _needing("dendrax.experiments", "paper"):
+with _require_extra("dendrax.experiments", "paper"):
     import equinox as _equinox  # noqa: F401  # pyright: ignore[reportUnusedImport]
     import optax as _optax  # noqa: F401  # pyright: ignore[reportUnusedImport]
 

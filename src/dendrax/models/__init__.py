@@ -3,9 +3,9 @@
 Nothing here needs the rest of dendrax: a model is an ordinary JAX function of its parameters.
 """
 
-from dendrax._extras import needing as _needing
+from dendrax._extras import require_extra as _require_extra
 
-with _needing("dendrax.models", "models"):
+with _require_extra("dendrax.models", "models"):
     import equinox as _equinox  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 from ._cnn import CNN, AlexNet

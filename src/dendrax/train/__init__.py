@@ -1,8 +1,8 @@
 """Training by any rule: restartable runs, on one device or many."""
 
-from dendrax._extras import needing as _needing
+from dendrax._extras import require_extra as _require_extra
 
-with _needing("dendrax.train", "train"):
+with _require_extra("dendrax.train", "train"):
     import equinox as _equinox  # noqa: F401  # pyright: ignore[reportUnusedImport]
     import optax as _optax  # noqa: F401  # pyright: ignore[reportUnusedImport]
 

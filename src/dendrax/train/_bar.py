@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from dendrax._extras import needing
+from dendrax._extras import require_extra
 from dendrax.train._engine import Moment
 
 
@@ -35,7 +35,7 @@ class Bar:
     """See `bar`."""
 
     def __init__(self, console: Any = None):
-        with needing("dendrax.train.bar", "train"):
+        with require_extra("dendrax.train.bar", "train"):
             from rich import console as consoles
             from rich import progress
         self._progress = progress.Progress(

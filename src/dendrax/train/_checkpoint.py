@@ -25,8 +25,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from dendrax._atomic import is_special
 from dendrax._errors import complain
-from dendrax._extras import needing
+from dendrax._extras import require_extra
 from dendrax.train._distributed import all_agree, is_of_connection, wait_for_all
 from dendrax.train._progress import Progress, read_progress
 
@@ -41,7 +42,7 @@ class Found(NamedTuple):
     progress: Progress
 
 
-class Record(NamedTuple):
+class CheckpointRecord(NamedTuple):
     """What a checkpoint says of itself: of which run, how far, and its arrays with checksums."""
 
     step: int
@@ -70,6 +71,7 @@ class Checkpoints:
     def manager(self) -> Any:
         """Made when it is first needed: it makes the folder, too."""
         if self._manager is None:
+            self._check_files()
             options = self._ocp.CheckpointManagerOptions(
                 max_to_keep=self._keep,
                 enable_async_checkpointing=False,
@@ -77,6 +79,15 @@ class Checkpoints:
             )
             self._manager = self._ocp.CheckpointManager(self.folder, options=options)
         return self._manager
+
+    def _check_files(self) -> None:
+        """Orbax opens what it finds, and would wait for a pipe."""
+        for path in filter(is_special, self.folder.rglob("*")):
+            raise complain(
+                ValueError,
+                f"{path} is a pipe or a device, not a file.",
+                remedy="Nothing was changed. Move it elsewhere, and go on with resume.",
+            )
 
     def steps(self) -> list[int]:
         """The checkpoints that there are, the last one first."""
@@ -138,6 +149,12 @@ class Checkpoints:
                 problems[step] = f"{self.folder / str(step)} is damaged: {problem}"
         return None, problems
 
+    def check_runs(self) -> None:
+        """Raise if one of them is the checkpoint of another run; damaged ones do not tell."""
+        for step in self.steps():
+            with contextlib.suppress(Damaged):
+                self._check_run(step, self._record(step).run)
+
     def _read(self, step: int, like: Any, only: tuple[str, ...]) -> Found:
         record = self._record(step)
         self._check_run(step, record.run)
@@ -161,7 +178,7 @@ class Checkpoints:
         how = ocp.checkpoint_utils.construct_restore_args(wanted)
         return ocp.args.PyTreeRestore(wanted, restore_args=how, partial_restore=True)
 
-    def _record(self, step: int) -> Record:
+    def _record(self, step: int) -> CheckpointRecord:
         found = self._restore(step, "record", self._ocp.args.JsonRestore())
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise Damaged("it was not written by this version of dendrax.train.")
@@ -215,6 +232,8 @@ class Checkpoints:
     def set_aside(self, steps: Iterable[int], why: str = "damaged") -> list[pathlib.Path]:
         """Rename checkpoints, so that new ones can take their place."""
         aside = self.folder.with_name(f"{self.folder.name}-{why}")
+        if aside.exists() and not aside.is_dir():
+            raise complain(ValueError, f"{aside} is not a folder.", remedy="Move it elsewhere.")
         moved = {step: _unused(aside, str(step)) for step in steps}
         if not moved:
             return []
@@ -236,7 +255,7 @@ class Checkpoints:
 
 def _orbax() -> Any:
     """Imported only when there is something to keep: it takes seconds."""
-    with needing("the folder of a run, for its checkpoints,", "train"):
+    with require_extra("the folder of a run, for its checkpoints,", "train"):
         import orbax.checkpoint as ocp
     return ocp
 
@@ -280,7 +299,7 @@ def _named(entry: Any) -> str:
     return f"{entry} arrays" if isinstance(entry, int) else f"{entry[0]} as {entry[1]}"
 
 
-def _read_record(found: Mapping[str, Any]) -> Record:
+def _read_record(found: Mapping[str, Any]) -> CheckpointRecord:
     """From JSON, which anybody may have edited."""
     step, run, arrays, checksums = (
         found.get("step"),
@@ -300,7 +319,7 @@ def _read_record(found: Mapping[str, Any]) -> Record:
         progress = read_progress(found.get("progress"))
     except ValueError as problem:
         raise Damaged(str(problem)) from None
-    return Record(step, run, progress, arrays, checksums)
+    return CheckpointRecord(step, run, progress, arrays, checksums)
 
 
 def _is_description(entry: Any) -> bool:

@@ -184,6 +184,7 @@ def _fitted(run: Run, task: Task, reason: str) -> Fitted:
 
 def _go_on(run: Run, folder: Folder, begun: State) -> None:
     """From the newest good checkpoint, if there is any."""
+    folder.best.check_runs()
     found, problems = folder.last.load(begun)
     if found is None and problems:
         raise complain(

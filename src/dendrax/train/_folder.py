@@ -23,8 +23,14 @@ from dendrax.train._disk import writing
 RECORD = "run.json"
 JOURNAL = "metrics.jsonl"
 LOCK = ".lock"
-LARGEST = 1_000_000  # bytes of a record
-CODE = "sha256 of code"  # of the user's files, by what they make
+MAX_RECORD_BYTES = 1_000_000  # bytes of a record
+KINDS = {
+    LOCK: pathlib.Path.is_file,
+    JOURNAL: pathlib.Path.is_file,
+    "last": pathlib.Path.is_dir,
+    "best": pathlib.Path.is_dir,
+}
+CODE = "sha256 of code"  # of the user's files: of the model, of the data, ...
 # What may change between the parts of one run.
 FREE = (CODE, "epochs", "steps", "keep", "patience", "log_every", "checkpoint_every", "sharding")
 
@@ -35,8 +41,8 @@ class Folder:
     def __init__(self, path: pathlib.Path, keep: int, about: Mapping[str, Any]):
         self.path = path
         self._about: dict[str, Any] = json.loads(_in_json(about))  # as it will be read
-        self.last = Checkpoints(path / "last", keep, lasting(self._about))
-        self.best = Checkpoints(path / "best", 1, lasting(self._about))
+        self.last = Checkpoints(path / "last", keep, fixed_settings(self._about))
+        self.best = Checkpoints(path / "best", 1, fixed_settings(self._about))
         self._lock: IO[str] | None = None
 
     @property
@@ -65,20 +71,24 @@ class Folder:
                 )
             if known is not None:
                 self._check_same(known)
-                self._check_journal()
+                self._check_kinds()
         return known
 
     def _others(self) -> bool:
         """Whether there is more than a run leaves that was killed before it was written down."""
         return any(not _is_leftover(path) for path in self.path.iterdir())
 
-    def _check_journal(self) -> None:
-        if self.metrics.exists() and not self.metrics.is_file():
-            raise complain(
-                ValueError,
-                f"{self.metrics} is not a file.",
-                remedy="Nothing was changed. Move it elsewhere, and go on with resume.",
-            )
+    def _check_kinds(self) -> None:
+        """A folder may come from anybody: nothing in it leads elsewhere, or is waited for."""
+        for name, is_kind in KINDS.items():
+            path = self.path / name
+            if path.is_symlink() or (path.exists() and not is_kind(path)):
+                kind = "a file" if is_kind is pathlib.Path.is_file else "a folder"
+                raise complain(
+                    ValueError,
+                    f"{path} is not {kind} of its own.",
+                    remedy="Nothing was changed. Move it elsewhere, and go on with resume.",
+                )
 
     def claim(self, *, resume: bool) -> None:
         """Keep every other run out of the folder, until this one closes it or dies."""
@@ -106,7 +116,7 @@ class Folder:
             write_atomically(self.path / RECORD, content.encode())
 
     def _check_same(self, known: Mapping[str, Any]) -> None:
-        for name in sorted(lasting({**known, **self._about})):
+        for name in sorted(fixed_settings({**known, **self._about})):
             if known.get(name) != self._about.get(name):
                 raise complain(
                     ValueError,
@@ -168,7 +178,7 @@ def _in_json(about: Mapping[str, Any]) -> str:
         ) from problem
 
 
-def lasting(about: Mapping[str, Any]) -> dict[str, Any]:
+def fixed_settings(about: Mapping[str, Any]) -> dict[str, Any]:
     """What stays the same as long as a run goes on."""
     return {name: value for name, value in about.items() if name not in FREE}
 
@@ -179,7 +189,9 @@ def read_about(folder: pathlib.Path) -> dict[str, Any] | None:
     if not record.exists():
         return None
     try:
-        if not record.is_file() or record.stat().st_size > LARGEST:  # a pipe would be waited for
+        if (
+            not record.is_file() or record.stat().st_size > MAX_RECORD_BYTES
+        ):  # a pipe would be waited for
             raise ValueError
         found = json.loads(record.read_text("utf-8"))
         known = found["format"] == FORMAT and isinstance(found["about"], dict)

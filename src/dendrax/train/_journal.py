@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from dendrax._atomic import write_atomically
+from dendrax._errors import complain
 from dendrax.train._disk import writing
 
 Line = dict[str, Any]
+MAX_BYTES = 200_000_000
 
 
 class Journal:
@@ -40,18 +43,32 @@ class Journal:
 def read_lines(path: pathlib.Path) -> list[Line]:
     """The lines of a file; what was cut off while it was written, or is not ours, is left out."""
     lines = []
-    for text in path.read_text("utf-8", errors="replace").splitlines() if path.exists() else ():
+    if path.is_file() and path.stat().st_size > MAX_BYTES:
+        raise complain(
+            ValueError,
+            f"{path} has {path.stat().st_size:,} bytes; a journal has at most {MAX_BYTES:,}.",
+            remedy="Nothing was changed. Move it elsewhere, and go on with resume.",
+        )
+    for text in path.read_text("utf-8", errors="replace").splitlines() if path.is_file() else ():
         try:
             line = json.loads(text)
         except (ValueError, RecursionError):
             continue
-        if isinstance(line, dict) and "step" in line and all(map(_is_number, line.values())):
+        if isinstance(line, dict) and "step" in line and _is_ours(line):
             lines.append(line)
     return lines
 
 
+def _is_ours(line: Line) -> bool:
+    """Whether it could have been written here: names that are words, and numbers."""
+    words = all(re.fullmatch(r"\w[\w .-]{0,63}", name, re.ASCII) for name in line)
+    return words and len(line) <= 100 and all(map(_is_number, line.values()))
+
+
 def _is_number(value: Any) -> bool:
-    return value is None or isinstance(value, int | float)
+    if isinstance(value, int):
+        return abs(value) < 2**63
+    return value is None or isinstance(value, float)
 
 
 def _written(line: Mapping[str, Any]) -> str:

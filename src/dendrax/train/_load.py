@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 from dendrax._errors import complain, one_of, public, warn
 from dendrax.data._arguments import expanded
 from dendrax.train._checkpoint import Checkpoints
-from dendrax.train._folder import lasting, read_about
+from dendrax.train._folder import fixed_settings, read_about
 from dendrax.train._task import take_apart
 from dendrax.train._update import State
 
@@ -49,7 +50,7 @@ def load(
     """
     one_of("which", which, WHICH)
     place = expanded("folder", folder)
-    checkpoints = Checkpoints(place / which, keep=1, run=lasting(read_about(place) or {}))
+    checkpoints = Checkpoints(place / which, keep=1, run=_run_in(place))
     learned, parts = take_apart(model)
     like = State(jax.tree.map(jnp.asarray, learned), jax.tree.map(jnp.asarray, state), None, None)
     only = (".learned",) if state is None else (".learned", ".kept")
@@ -72,3 +73,12 @@ def load(
         warn(f"{problem} Took {checkpoints.folder / str(found.step)} instead.")
     joined = parts.join(found.state.learned)
     return joined if state is None else (joined, found.state.kept)
+
+
+def _run_in(folder: pathlib.Path) -> dict[str, Any]:
+    """What the run is, as far as that is known: a model can be had without it."""
+    try:
+        return fixed_settings(read_about(folder) or {})
+    except ValueError as problem:
+        warn(f"{problem.args[0]}\n  Its checkpoints are read without it.")
+        return {}

@@ -30,6 +30,7 @@ from typing import Any
 
 import jax
 
+from dendrax._atomic import is_special
 from dendrax._errors import complain, public
 from dendrax._named import (
     Named,
@@ -50,7 +51,9 @@ from dendrax.train._settings import Settings
 
 NAMED = ("model", "data", "rule", "optimizer", "schedule")
 SECTIONS = (*NAMED, "train", "vertices")
-LARGEST = 20_000  # bytes of a file: what is nested a thousand times takes Python minutes to read
+MAX_PLAN_BYTES = (
+    20_000  # bytes of a file: what is nested a thousand times takes Python minutes to read
+)
 USUAL = {"model": "mlp", "data": "fashion_mnist", "rule": "ZIL", "schedule": "constant"}
 
 
@@ -208,14 +211,16 @@ def _read(
     if source is None or isinstance(source, Mapping):
         return dict(source or {}), None
     path = expanded("source", source)
-    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe would be waited for
-        raise complain(ValueError, f"{path} is not a file.")
-    if path.is_file() and path.stat().st_size > LARGEST:
-        raise complain(
-            ValueError, f"{path} has {path.stat().st_size:,} bytes; a plan has at most {LARGEST:,}."
-        )
     try:
-        return tomllib.loads(path.read_text("utf-8")), path.parent
+        size = path.stat().st_size
+        if is_special(path) or size > MAX_PLAN_BYTES:
+            what = f"has {size:,} bytes" if size else "is a pipe or a device, not a file"
+            raise complain(
+                ValueError,
+                f"{path} {what}.",
+                remedy=f"A plan has at most {MAX_PLAN_BYTES:,} bytes.",
+            )
+        return tomllib.loads(path.read_text("utf-8")), path.absolute().parent
     except OSError as problem:
         raise complain(
             type(problem), f"cannot read {path}: {problem.strerror or problem}."

@@ -35,11 +35,16 @@ def read_progress(found: Any) -> Progress:
         map(_is_number, [*losses, *numbers, *([] if best is None else [best])])
     ):
         raise ValueError("its progress holds something else than numbers.")
+    if not all(isinstance(found[name], int) and found[name] >= 0 for name in _COUNTS):
+        raise ValueError("its progress holds counts that are none.")
     return Progress(**found)
 
 
+_COUNTS = ("best_step", "since", "skipped")
 _NUMBERS = ("best_step", "since", "seconds", "skipped")
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return isinstance(value, float) or abs(value) < 2**63
