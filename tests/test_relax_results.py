@@ -71,8 +71,8 @@ def test_statistics_do_not_overflow():
 RECORDED = {
     "il": IL(num_steps=6),
     "incremental": IncrementalPC(num_steps=6),
-    "il-tol": IL(num_steps=6, tol=1e-12),
     "fixed": FixedPrediction(num_steps=6, gamma=0.5),
+    "il-tol": IL(num_steps=6, tol=1e-12),
     "error": ErrorPC(num_steps=6),
 }
 
