@@ -159,7 +159,7 @@ def call_named(named: Named, function: Callable[..., Any], **given: Any) -> Any:
             raise
         raise complain(
             ValueError,
-            f"{named.section} {named} cannot be made: {problem}.",
+            f"{named.section} {named} cannot be made: {str(problem).rstrip('.')}.",
             remedy="Look at its settings.",
         ) from problem
 
