@@ -16,8 +16,12 @@ from dendrax._errors import complain
 
 def check_memory(what: str, size: int, remedy: str) -> None:
     """Raise ``MemoryError`` if ``what``, arrays of JAX, takes more bytes than there are."""
-    if jax.default_backend() != "cpu":  # they are elsewhere, where JAX itself keeps count
-        return
+    if jax.default_backend() == "cpu":  # elsewhere JAX itself keeps count
+        check_host_memory(what, size, remedy)
+
+
+def check_host_memory(what: str, size: int, remedy: str) -> None:
+    """The same for arrays of NumPy, which are never elsewhere."""
     available = available_memory()
     if size > available:
         raise complain(

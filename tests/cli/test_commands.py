@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from dendrax.cli import main
 from dendrax.cli._main import app
 from dendrax.cli._paper import _show
 from dendrax.experiments import PARTS
@@ -154,3 +155,43 @@ def test_a_real_run_is_interrupted_and_continued(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        (MemoryError(), "dendrax: there is not enough memory."),
+        (MemoryError("3 GB"), "dendrax: there is not enough memory (3 GB)."),
+        (
+            RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nmore"),
+            "dendrax: there is not enough memory (RESOURCE_EXHAUSTED: Out of memory allocating 9 "
+            "bytes.).",
+        ),
+    ],
+)
+def test_no_room_is_no_traceback(dendrax, monkeypatch, problem, said):
+    def run(*_):
+        raise problem
+
+    monkeypatch.setattr("dendrax.cli._paper.run", run)
+    assert dendrax("paper", "table1", "--quick").code == said
+
+
+def test_other_errors_keep_their_traceback(monkeypatch):
+    def run():
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr("dendrax.cli._main.app", run)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        main()
+
+
+def test_a_terminal_that_lacks_letters():
+    """What it lacks is written as its number."""
+    found = subprocess.run(
+        [*COMMAND, "train", "--model", "mλp"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert found.returncode == 1 and b"m\\u03bbp" in found.stderr
+    assert b"Traceback" not in found.stderr

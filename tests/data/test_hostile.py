@@ -10,7 +10,7 @@ import zlib
 import numpy as np
 import pytest
 
-from dendrax.data import ImageFolder, text
+from dendrax.data import ImageFolder, _files, text
 from dendrax.data._files import (
     MAX_DATA_BYTES,
     BadFile,
@@ -18,6 +18,7 @@ from dendrax.data._files import (
     from_npz,
     from_tar,
     from_zip,
+    gunzipped,
     read_file,
 )
 from tests.data import make
@@ -31,6 +32,24 @@ def test_more_than_may_be_read(tmp_path):
         assert read_file(tmp_path / name, most=20_000) == content
         with pytest.raises(BadFile, match=rf"{name} holds more than 20 kB"):
             read_file(tmp_path / name, most=19_999)
+
+
+def test_a_member_that_holds_more_than_may_be_read(tmp_path, monkeypatch):
+    content = gzip.compress(bytes(20_000))
+    assert gunzipped(tmp_path / "a.deb", content) == bytes(20_000)
+    monkeypatch.setattr(_files, "MAX_DATA_BYTES", 19_999)
+    with pytest.raises(BadFile, match=r"a\.deb holds more than 20 kB, for which there is no room"):
+        gunzipped(tmp_path / "a.deb", content)
+
+
+def test_images_for_which_there_is_no_room(tmp_path, monkeypatch):
+    (tmp_path / "class").mkdir()
+    (tmp_path / "class" / "a.png").write_bytes(make.encode(np.zeros((8, 8, 3), np.uint8)))
+    folder = ImageFolder(tmp_path, size=8)
+    monkeypatch.setattr("dendrax._memory.available_memory", lambda: 8 * 8 * 3 * 2)
+    assert folder.images([0, 0]).shape == (2, 8, 8, 3)
+    with pytest.raises(MemoryError, match=r"3 images would take 576 bytes, and 384 bytes are"):
+        folder.images([0, 0, 0])
 
 
 def test_a_text_for_which_there_is_no_room(tmp_path, monkeypatch):

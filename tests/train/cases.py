@@ -1,5 +1,8 @@
 """A small problem of learning, and the loop that a user would write by hand for it."""
 
+import dataclasses
+import textwrap
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,3 +58,66 @@ SETTINGS = train.Settings(epochs=4, batch_size=16, log_every=3, checkpoint_every
 def bits(tree):
     """All bits of a tree of arrays."""
     return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree)]
+
+
+def fit(folder, *, resume=False, model=None, optimizer=OPTIMIZER, **changes):
+    """A run of 24 updates."""
+    return train.fit(
+        network() if model is None else model,
+        loss,
+        samples(),
+        optimizer=optimizer,
+        settings=dataclasses.replace(SETTINGS, **changes),
+        folder=folder,
+        resume=resume,
+    )
+
+
+def contents(folder):
+    """Every file below a folder."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# A module as users write them: data, and a model.
+OWN = """
+import jax, jax.numpy as jnp, numpy as np
+from typing import NamedTuple
+
+def load(count=40):
+    x = np.random.default_rng(0).normal(size=(count, 5))
+    y = (x[:, 0] > 0).astype(int)
+    return x, y, x, y
+
+class Net(NamedTuple):
+    a: jax.Array
+    b: jax.Array
+
+    def __call__(self, x):
+        return jnp.tanh(x @ self.a) @ self.b
+
+def build(key, width=4):
+    k1, k2 = jax.random.split(key)
+    return Net(jax.random.normal(k1, (5, width)), jax.random.normal(k2, (width, 2)))
+
+def wrong(key):
+    return lambda x: x
+
+def returned(what):
+    x, y, a, b = load()
+    if what == "none":
+        return x[:0], y[:0], a, b
+    if what == "negative":
+        return x, y - 1, a, b
+    if what == "shapes":
+        return x, y, a[:, :3], b
+    if what == "floats":
+        return x, y / 2, a, b
+    return 1, 2
+"""
+
+
+def file(tmp_path, text, name="plan.toml"):
+    """Write a plan, or a module."""
+    path = tmp_path / name
+    path.write_text(textwrap.dedent(text))
+    return path

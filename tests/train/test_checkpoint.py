@@ -1,7 +1,5 @@
 """Checkpoints: whole or not at all; damaged, foreign and missing ones are told apart."""
 
-import dataclasses
-import errno
 import json
 import os
 import pathlib
@@ -16,44 +14,10 @@ import optax
 import pytest
 
 from dendrax import train
-from dendrax.train import _checkpoint, _fit
 from dendrax.train._checkpoint import Checkpoints
-from dendrax.train._disk import writing
-from dendrax.train._folder import Folder
+from dendrax.train._checksum import checksum_of_record, checksums
 from dendrax.train._progress import Progress
-from tests.train.cases import OPTIMIZER, SETTINGS, bits, loss, network, samples
-
-DATA = samples()
-
-
-def fit(folder, *, resume=False, model=None, optimizer=OPTIMIZER, **changes):
-    return train.fit(
-        network() if model is None else model,
-        loss,
-        DATA,
-        optimizer=optimizer,
-        settings=dataclasses.replace(SETTINGS, **changes),
-        folder=folder,
-        resume=resume,
-    )
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A run of 24 updates, and what it left."""
-    folder = tmp_path_factory.mktemp("finished") / "run"
-    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
-        return folder, bits(fit(folder).model)
-
-
-@pytest.fixture
-def run(finished, tmp_path):
-    """A copy of it, to be damaged."""
-    return pathlib.Path(shutil.copytree(finished[0], tmp_path / "run"))
-
-
-def contents(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+from tests.train.cases import bits, contents, fit, network
 
 
 def numbers(folder):
@@ -165,6 +129,29 @@ def test_if_all_are_damaged_nothing_is_touched(run):
     assert contents(run) == before
 
 
+def test_a_file_where_damaged_ones_would_go(run):
+    for file in numbers(run / "last" / "24"):
+        truncate(file)
+    (run / "last-damaged").write_text("mine")
+    before = contents(run)
+    with pytest.raises(ValueError, match=r"last-damaged is not a folder(.|\n)*Move it elsewhere"):
+        fit(run, resume=True)
+    assert contents(run) == before
+
+
+def test_what_a_killed_run_left_half_written(run, finished):
+    """Removed by a run that goes on, and only by one that may."""
+    half = run / "last" / "25.orbax-checkpoint-tmp"
+    shutil.copytree(run / "last" / "24", half)
+    before = contents(run)
+    with pytest.raises(ValueError, match=r"of another model or optimizer"):
+        fit(run, resume=True, model=network(sizes=(6, 9, 3)))
+    train.load(run, network(), which="last")
+    assert contents(run) == before
+    assert fit(run, resume=True, epochs=5).step == 30
+    assert not half.exists()
+
+
 def test_the_checkpoint_of_another_model_is_refused(run):
     before = contents(run / "last")
     with pytest.raises(ValueError, match=r"of another model or optimizer.*float32\[9\]"):
@@ -172,103 +159,6 @@ def test_the_checkpoint_of_another_model_is_refused(run):
     with pytest.raises(ValueError, match=r"of another model or optimizer"):
         fit(run, resume=True, optimizer=optax.sgd(0.1, momentum=0.9))
     assert contents(run / "last") == before
-
-
-def test_other_settings_are_refused(run):
-    with pytest.raises(ValueError, match=r"a run with batch_size = 16, and this one has 8"):
-        fit(run, resume=True, batch_size=8)
-
-
-def test_a_run_is_not_overwritten(run):
-    before = contents(run)
-    with pytest.raises(FileExistsError, match=r"holds a run already"):
-        fit(run)
-    assert contents(run) == before
-
-
-def test_a_folder_of_others_is_not_written_to(tmp_path):
-    (tmp_path / "thesis.tex").write_text("words")
-    for resume in (False, True):
-        with pytest.raises(FileExistsError, match=r"not empty, and holds no run"):
-            fit(tmp_path, resume=resume)
-    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
-
-
-@pytest.mark.parametrize("names", [[], ["metrics.jsonl"], [".run.json.77", ".metrics.jsonl.77"]])
-def test_a_run_that_was_killed_before_it_was_written_down(tmp_path, finished, names):
-    for name in (".lock", *names):
-        (tmp_path / name).touch()
-    assert bits(fit(tmp_path, resume=True).model) == finished[1]
-
-
-def test_a_journal_without_a_run_is_not_overwritten(tmp_path):
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n')
-    with pytest.raises(FileExistsError, match=r"not empty, and holds no run"):
-        fit(tmp_path, resume=True)
-
-
-def test_a_run_is_written_down_before_anything_else(tmp_path, finished, monkeypatch):
-    """Wherever it is killed then, it can be resumed."""
-
-    def killed(*args):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(_fit, "_go_on", killed)
-        fit(tmp_path / "run")
-    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [".lock", "run.json"]
-    assert bits(fit(tmp_path / "run", resume=True).model) == finished[1]
-
-
-def test_a_file_is_no_folder(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match=r"cannot write to"):
-        fit(tmp_path / "file")
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{", '{"format": "other"}', "[1]", "[" * 100_000, " " * 2_000_000, "\xff\xfe"]
-)
-def test_a_record_that_is_not_ours(run, text):
-    (run / "run.json").write_bytes(text.encode("latin1"))
-    before = contents(run)
-    with pytest.raises(ValueError, match=r"run.json was not written by this version"):
-        fit(run, resume=True)
-    assert contents(run) == before
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-@pytest.mark.parametrize(
-    ("name", "match"),
-    [
-        ("run.json", r"run.json was not written by this version"),
-        ("metrics.jsonl", r"metrics.jsonl is not a file"),
-        (".lock", r"\.lock is not a file"),
-    ],
-)
-def test_what_should_be_a_file_and_is_none(run, make, name, match):
-    (run / name).unlink()
-    make(run / name)
-    with pytest.raises(ValueError, match=match):
-        fit(run, resume=True)
-
-
-def test_lines_that_were_cut_off_are_left_out(run, finished):
-    with (run / "metrics.jsonl").open("a") as stream:
-        stream.write('{"step": 25, "lo')
-    shutil.rmtree(run / "last" / "24")
-    assert bits(fit(run, resume=True).model) == finished[1]
-    for line in (run / "metrics.jsonl").read_text().splitlines():
-        json.loads(line)
-
-
-def test_lines_that_are_not_ours_are_left_out(run):
-    lines = (run / "metrics.jsonl").read_text()
-    added = '{"step": 3, "loss": "abc"}\n{"step": null}\n[1]\n{"loss": 1.0}\n'
-    added += '{"step": 2, "[/bold]": 1.0}\n{"step": 2, "loss": 1' + 400 * "0" + "}\n"
-    (run / "metrics.jsonl").write_text(added + lines)
-    fit(run, resume=True)
-    assert (run / "metrics.jsonl").read_text() == lines
 
 
 def test_a_record_with_another_number_is_damaged(run, finished):
@@ -280,22 +170,12 @@ def test_a_record_with_another_number_is_damaged(run, finished):
         assert bits(fit(run, resume=True).model) == finished[1]
 
 
-@pytest.mark.parametrize("name", [".lock", "metrics.jsonl", "last", "best"])
-def test_nothing_in_the_folder_leads_elsewhere(run, tmp_path, name):
-    (run / name).rename(tmp_path / "elsewhere")
-    (run / name).symlink_to(tmp_path / "elsewhere")
-    before = contents(tmp_path)
-    with pytest.raises(ValueError, match=rf"{name} is not a (file|folder) of its own"):
-        fit(run, resume=True)
-    assert contents(tmp_path) == before
-
-
 def rewrite_record(run, step, change):
     """Edit the record of a checkpoint as somebody would who can write checksums, too."""
     file = run / "last" / str(step) / "record" / "metadata"
     content = json.loads(file.read_text())
     change(content)
-    content["checksum"] = _checkpoint._of_record(content)
+    content["checksum"] = checksum_of_record(content)
     file.write_text(json.dumps(content))
 
 
@@ -341,9 +221,8 @@ def test_the_checkpoint_of_another_run_is_refused(run, tmp_path):
 
 def test_a_checkpoint_that_does_not_say_of_which_run_it_is_is_read(run, finished):
     """They did not, once."""
-    for step in (12, 18, 24):
-        if (run / "last" / str(step)).exists():
-            rewrite_record(run, step, lambda record: record.pop("run"))
+    for step in (15, 20, 24):
+        rewrite_record(run, step, lambda record: record.pop("run"))
     assert bits(fit(run, resume=True).model) == finished[1]
 
 
@@ -370,59 +249,6 @@ def test_names_that_are_no_numbers_of_updates_are_left_alone(run, finished, name
     assert (run / "last" / name).is_dir()
 
 
-def test_one_run_at_a_time_in_a_folder(run):
-    first = Folder(run, 3, json.loads((run / "run.json").read_text())["about"])
-    first.claim(resume=True)
-    before = contents(run)
-    with pytest.raises(FileExistsError, match=r"another run is at work in .*run"):
-        fit(run, resume=True, epochs=5)
-    assert contents(run) == before
-    first.close()
-    assert fit(run, resume=True, epochs=5).step == 30
-
-
-def test_what_a_run_is_about_is_in_json(tmp_path):
-    with pytest.raises(TypeError, match=r"about cannot be written as JSON: .*ndarray"):
-        train.fit(
-            network(),
-            loss,
-            DATA,
-            optimizer=OPTIMIZER,
-            settings=SETTINGS,
-            folder=tmp_path / "run",
-            about={"array": np.ones(3)},
-        )
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
-def test_lines_that_cannot_be_written(tmp_path, number):
-    remedy = "Make room, and go on with resume" if number == errno.ENOSPC else "Choose another"
-    match = rf"(?s)cannot write to .*run: .*{remedy}"
-    with pytest.raises(OSError, match=match), writing(tmp_path / "run"):
-        raise OSError(number, os.strerror(number))
-
-
-def test_a_folder_that_vanishes(tmp_path):
-    def remove(moment):
-        if moment.step == 2:
-            shutil.rmtree(tmp_path / "run")
-
-    with pytest.raises(FileNotFoundError, match=r"cannot write to .*metrics.jsonl"):
-        train.fit(
-            network(),
-            loss,
-            DATA,
-            optimizer=OPTIMIZER,
-            settings=SETTINGS,
-            folder=tmp_path / "run",
-            watch=remove,
-        )
-
-
-def test_resuming_nothing_begins(tmp_path, finished):
-    assert bits(fit(tmp_path / "new", resume=True).model) == finished[1]
-
-
 def test_a_checkpoint_that_could_not_be_written_leaves_the_last_one(run, monkeypatch):
     class Full:
         def save(self, *args, **kwargs):
@@ -434,8 +260,8 @@ def test_a_checkpoint_that_could_not_be_written_leaves_the_last_one(run, monkeyp
         def close(self):
             real.close()
 
-    real = Checkpoints(run / "last", 3).manager
-    monkeypatch.setattr(Checkpoints, "manager", property(lambda self: Full()))
+    real = Checkpoints(run / "last", 3)._open()
+    monkeypatch.setattr(Checkpoints, "_open", lambda self, **settings: Full())
     with pytest.raises(OSError, match=r"(?s)No space left.*last/24 is whole"):
         fit(run, resume=True, epochs=5)
     assert (run / "last" / "24").exists()
@@ -443,10 +269,9 @@ def test_a_checkpoint_that_could_not_be_written_leaves_the_last_one(run, monkeyp
 
 FULL = """
 import resource, sys
-from tests.train.cases import *
+from tests.train.cases import fit, network
 resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
-model = network(sizes=(6, 4000, 3))
-train.fit(model, loss, samples(), optimizer=OPTIMIZER, settings=SETTINGS, folder=sys.argv[1])
+fit(sys.argv[1], model=network(sizes=(6, 4000, 3)))
 """
 
 
@@ -464,12 +289,12 @@ def test_a_disk_that_takes_no_more(tmp_path):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "bool", "complex64", "uint16"])
 def test_checksums_see_every_bit(dtype):
     array = jnp.arange(24).reshape(4, 6).astype(dtype)
-    checksum = _checkpoint._checksums({"a": array})
-    assert checksum == _checkpoint._checksums({"a": array.copy()})
-    assert checksum != _checkpoint._checksums({"a": array[::-1]})
+    checksum = checksums({"a": array})
+    assert checksum == checksums({"a": array.copy()})
+    assert checksum != checksums({"a": array[::-1]})
     changed = np.asarray(array).copy()
     changed.view(np.uint8)[1, 2] ^= 1
-    assert checksum != _checkpoint._checksums({"a": jnp.asarray(changed)})
+    assert checksum != checksums({"a": jnp.asarray(changed)})
 
 
 def test_random_keys_are_kept(tmp_path):

@@ -76,3 +76,12 @@ def test_mistakes_are_named(run, tmp_path):
         train.load(run[0], model(), which="first")
     with pytest.raises(ValueError, match=r"of another model or optimizer.*float32\[9\]"):
         train.load(run[0], model(sizes=(6, 9, 3)))
+
+
+def test_the_record_of_the_run_is_not_needed(run, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(run[0], folder)
+    (folder / "run.json").write_text("{")
+    with pytest.warns(UserWarning, match=r"run.json was not written (.|\n)*are read without it"):
+        found = train.load(folder, model(1), which="last")
+    assert bits(found["net"]) == bits(run[1].model["net"])

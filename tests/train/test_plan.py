@@ -2,7 +2,6 @@
 
 import json
 import os
-import textwrap
 
 import jax
 import numpy as np
@@ -16,15 +15,9 @@ from dendrax.train._catalogue import find_data, find_model
 from dendrax.train._checkpoint import FORMAT
 from dendrax.train._optimizers import find_optimizer
 from dendrax.train._plan import plan_of_run
-from tests.train.cases import bits
+from tests.train.cases import OWN, bits, file
 
 SHORT = {"steps": 3, "batch_size": 20, "evaluate_every": 3}
-
-
-def file(tmp_path, text, name="plan.toml"):
-    path = tmp_path / name
-    path.write_text(textwrap.dedent(text))
-    return path
 
 
 def test_a_file(tmp_path):
@@ -98,43 +91,6 @@ def test_every_model_learns(model, data):
     losses = [line["loss"] for line in plan.fit().history if "loss" in line]
     assert len(losses) == 40
     assert np.mean(losses[-10:]) < 0.9 * np.mean(losses[:3])
-
-
-OWN = """
-import jax, jax.numpy as jnp, numpy as np
-from typing import NamedTuple
-
-def load(count=40):
-    x = np.random.default_rng(0).normal(size=(count, 5))
-    y = (x[:, 0] > 0).astype(int)
-    return x, y, x, y
-
-class Net(NamedTuple):
-    a: jax.Array
-    b: jax.Array
-
-    def __call__(self, x):
-        return jnp.tanh(x @ self.a) @ self.b
-
-def build(key, width=4):
-    k1, k2 = jax.random.split(key)
-    return Net(jax.random.normal(k1, (5, width)), jax.random.normal(k2, (width, 2)))
-
-def wrong(key):
-    return lambda x: x
-
-def returned(what):
-    x, y, a, b = load()
-    if what == "none":
-        return x[:0], y[:0], a, b
-    if what == "negative":
-        return x, y - 1, a, b
-    if what == "shapes":
-        return x, y, a[:, :3], b
-    if what == "floats":
-        return x, y / 2, a, b
-    return 1, 2
-"""
 
 
 @pytest.mark.parametrize(
@@ -281,95 +237,6 @@ def test_a_run_without_a_plan_cannot_be_planned(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps({"format": FORMAT, "about": {"rule": "ZIL()"}}))
     with pytest.raises(ValueError, match=r"was not made from a plan: it has no model"):
         plan_of_run(tmp_path)
-
-
-# ---- whose code runs -----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def own_run(tmp_path, monkeypatch):
-    """A run with code of the user's, and the plan that it was made from."""
-    monkeypatch.chdir(tmp_path)
-    file(tmp_path, OWN, "own.py")
-    words = {"model": "own.py:build(width=3)", "data": "own.py:load", "train": {"steps": 1}}
-    plan = train.plan(words, train={"batch_size": 10})
-    plan.fit("run")
-    return plan
-
-
-@pytest.mark.parametrize("section", ["model", "data", "rule", "optimizer", "schedule"])
-@pytest.mark.parametrize(
-    "words", ["os:mkdir(path='made')", "evil.py:run", " os : mkdir(path='made')", "builtins:exec"]
-)
-def test_a_folder_names_no_code(tmp_path, monkeypatch, section, words):
-    monkeypatch.chdir(tmp_path)
-    file(tmp_path, "import os; os.mkdir('made')\nrun = print", "evil.py")
-    ours = {"model": "mlp()", "data": "fashion_mnist()", "rule": "ZIL()", "schedule": "constant()"}
-    about = {**ours, "optimizer": None, section: words}
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run/run.json").write_text(json.dumps({"format": FORMAT, "about": about}))
-    with pytest.raises(ValueError, match=r"does not ship, and code that a folder names is not run"):
-        plan_of_run("run")
-    assert not (tmp_path / "made").exists()
-
-
-def test_code_of_ones_own_is_named_anew(own_run):
-    with pytest.raises(ValueError, match=r"has the model 'own.py:build'.*\n.*--model file.py:fun"):
-        plan_of_run("run")
-    said = {"model": "own.py:build(width=3)", "data": "own.py:load"}
-    again = train.plan(plan_of_run("run", said), **said)
-    assert again.fit("run", resume=True).step == 1
-    other = train.plan(plan_of_run("run", said), model="own.py:build", data="own.py:load")
-    with pytest.raises(ValueError, match=r"holds a run with model = 'own.py:build\(width=3\)'"):
-        other.fit("run", resume=True)
-
-
-def test_code_that_has_changed_since_gives_a_warning(own_run, tmp_path):
-    file(tmp_path, OWN + "\n# changed", "own.py")
-    with pytest.warns(UserWarning, match=r"the code of the model and the data has changed since"):
-        own_run.fit("run", resume=True)
-    own_run.fit("run", resume=True)  # said once
-
-
-def test_a_file_names_code_beside_it(tmp_path, monkeypatch):
-    (tmp_path / "plans").mkdir()
-    file(tmp_path, OWN, "plans/own.py")
-    words = 'model = "own.py:build"\ndata = "own.py:load"\n[train]\nsteps = 1\nbatch_size = 10'
-    path = file(tmp_path, words, "plans/plan.toml")
-    monkeypatch.chdir(tmp_path)  # not where the file is
-    assert train.plan(path).fit("run").step == 1
-    assert train.plan(path).fit("run", resume=True).step == 1
-
-
-@pytest.mark.parametrize(
-    "name", ["os:mkdir", "numpy.random:seed", "../own.py:build", "/own.py:build", "a/../../b.py:f"]
-)
-@pytest.mark.parametrize("section", ["model", "data", "rule", "optimizer", "schedule"])
-def test_a_file_names_no_other_code(tmp_path, section, name):
-    path = file(tmp_path, f'{section} = "{name}"')
-    with pytest.raises(ValueError, match=rf"the {section} '{name}', which is not beside it"):
-        train.plan(path).fit()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "IL()(num_steps=5)",
-        "IL(**{'num_steps': 5})",
-        "IL(num_steps=5).__class__",
-        "IL(num_steps=open('x'))",
-        "IL(num_steps=().__class__)",
-        "IL(5)",
-        "IL(gamma=1.0, gamma=2.0)",
-        "IL(gamma=" + "-" * 9000 + "1)",
-        "IL(gamma=" + "-" * 20_000 + "1)",
-        "IL(gamma=" + "[" * 5000 + "]" * 5000 + ")",
-        "IL(num_steps=5",
-    ],
-)
-def test_settings_are_literals(text):
-    with pytest.raises(ValueError, match=r"rule .* cannot be read"):
-        read_named("rule", text)
 
 
 @pytest.mark.parametrize(

@@ -31,48 +31,109 @@ class Store:
         return [(key, word) for key, word in self.words.items() if key.startswith(f"{place}/")]
 
 
-@pytest.fixture
-def store(monkeypatch):
-    monkeypatch.setattr(_watchdog, "BEAT", 0.01)
-    monkeypatch.setattr(_watchdog, "SILENT", 20)
-    return Store()
+class Clock:
+    """Lets the threads of all watches beat in step, as far as a test says, on any machine."""
+
+    def __init__(self):
+        self.beats, self.until, self.changed = {}, 0, threading.Condition()
+
+    def run_to(self, beat):
+        """Let all of them come there, and no further."""
+        with self.changed:
+            self.until = beat
+            self.changed.notify_all()
+            assert self.changed.wait_for(lambda: min(self.beats.values()) >= beat, 60)
+
+    def run(self):
+        """Let them go on until one ends."""
+        with self.changed:
+            self.until = 10_000
+            self.changed.notify_all()
+
+
+class Over(threading.Event):
+    """Whether a watch is over; its threads wait here between two beats."""
+
+    def __init__(self, clock):
+        super().__init__()
+        self.clock = clock
+
+    def set(self):
+        with self.clock.changed:
+            super().set()
+            self.clock.changed.notify_all()
+
+    def wait(self, timeout=None):
+        clock, me = self.clock, threading.current_thread()
+        with clock.changed:
+            clock.beats[me] += 1
+            clock.changed.notify_all()
+            clock.changed.wait_for(
+                lambda: self.is_set() or clock.beats[me] <= min(clock.until, *clock.beats.values())
+            )
+            if self.is_set():
+                del clock.beats[me]
+                clock.changed.notify_all()
+        return self.is_set()
 
 
 class Process:
     """A watch that says what it found."""
 
-    def __init__(self, store, index):
+    def __init__(self, store, clock, index):
         self.lost, self.text = threading.Event(), ""
         self.watch = Watch(store, index, 2, 0, self.found)
-        self.watch.start()
+        self.watch._over = Over(clock)
+        for work in (self.watch._talk, self.watch._count_beats):
+            thread = threading.Thread(target=work, daemon=True)
+            clock.beats[thread] = 0
+            thread.start()
 
     def found(self, text):
         self.text = text
         self.lost.set()
 
 
-def test_processes_that_live_or_are_done_are_left_alone(store):
-    first, second = Process(store, 0), Process(store, 1)
-    assert not first.lost.wait(0.6)
+@pytest.fixture
+def store(monkeypatch):
+    monkeypatch.setattr(_watchdog, "SILENT", 20)
+    return Store()
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def test_processes_that_live_or_are_done_are_left_alone(store, clock):
+    first, second = Process(store, clock, 0), Process(store, clock, 1)
+    clock.run_to(100)
+    assert not first.lost.is_set()
     second.watch.stop(DONE)
-    assert not first.lost.wait(0.6)
+    clock.run_to(200)
+    assert not first.lost.is_set()
     first.watch.stop(DONE)
 
 
-def test_one_that_falls_silent_is_named(store):
-    first, second = Process(store, 0), Process(store, 1)
-    assert not first.lost.wait(0.1)
+def test_one_that_falls_silent_is_named(store, clock):
+    first, second = Process(store, clock, 0), Process(store, clock, 1)
+    clock.run_to(10)
     second.watch._over.set()  # no word any more
-    assert first.lost.wait(10)
+    clock.run_to(25)
+    assert not first.lost.is_set()
+    clock.run()
+    assert first.lost.wait(60)
     assert "process 0 of 2 has lost process 1: it shows no sign of life" in first.text
     assert "again with resume" in first.text
 
 
-def test_one_that_never_said_a_word_is_missed_later(store, monkeypatch):
+def test_one_that_never_said_a_word_is_missed_later(store, clock, monkeypatch):
     monkeypatch.setattr(_watchdog, "UNHEARD", 60)
-    first = Process(store, 0)
-    assert not first.lost.wait(0.5)  # twice as long as for one that falls silent
-    assert first.lost.wait(10)
+    first = Process(store, clock, 0)
+    clock.run_to(50)  # more than twice as long as for one that falls silent
+    assert not first.lost.is_set()
+    clock.run()
+    assert first.lost.wait(60)
     assert "process 0 of 2 has lost process 1: it shows no sign of life" in first.text
 
 
@@ -114,19 +175,23 @@ def test_an_error_of_the_connection_is_one_of_xlas(monkeypatch, problem, is_one)
     assert is_of_connection(problem) == is_one
 
 
-def test_a_store_that_does_not_answer_is_process_0(store):
-    second = Process(store, 1)
-    assert not second.lost.wait(0.1)
+def test_a_store_that_does_not_answer_is_process_0(store, clock):
+    second = Process(store, clock, 1)
+    clock.run_to(10)
+    assert not second.lost.is_set()
     store.answers = False
-    assert second.lost.wait(10)
+    clock.run()
+    assert second.lost.wait(60)
     assert "process 1 of 2 has lost process 0: it does not answer" in second.text
 
 
-def test_one_that_failed_is_quoted(store):
-    first, second = Process(store, 0), Process(store, 1)
-    assert not first.lost.wait(0.1)
+def test_one_that_failed_is_quoted(store, clock):
+    first, second = Process(store, clock, 0), Process(store, clock, 1)
+    clock.run_to(10)
+    assert not first.lost.is_set()
     second.watch.stop(FAILED + "the disk is full")
-    assert first.lost.wait(10)
+    clock.run()
+    assert first.lost.wait(60)
     assert "process 0 of 2 stops: process 1 has failed (the disk is full)" in first.text
 
 

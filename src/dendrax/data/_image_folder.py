@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dendrax._errors import complain, speaking_as
-from dendrax._memory import check_memory
+from dendrax._memory import check_host_memory
 from dendrax.data._arguments import expanded, integer
 from dendrax.data._files import BadFile, read_file
 from dendrax.data._pillow import photograph
@@ -72,8 +72,8 @@ class ImageFolder:
         """Decodes the photographs `indices`: uint8 of shape `(n, size, size, 3)`."""
         with speaking_as(f"{_NAME}.images"):
             size = np.size(indices) * self.size * self.size * 3
-            check_memory(
-                f"{np.size(indices)} images", size, remedy="Ask for fewer, or smaller ones."
+            check_host_memory(
+                f"{np.size(indices):,} images", size, remedy="Ask for fewer, or smaller ones."
             )
             found = np.empty((np.size(indices), self.size, self.size, 3), np.uint8)
             for place, index in enumerate(self._checked(indices)):

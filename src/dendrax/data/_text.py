@@ -77,8 +77,9 @@ def text(path: str | os.PathLike[str]) -> Text:
     file = expanded("path", path)
     if not file.is_file():
         raise complain(FileNotFoundError, f"{file} is not a file.")
+    room = int(min(available_memory() / PER_BYTE, sys.maxsize))
     try:
-        content = read_file(file, most=int(min(available_memory() / PER_BYTE, sys.maxsize)))
+        content = read_file(file, most=room)
         return _encode(content.decode("utf-8-sig").replace("\r\n", "\n"), str(file))
     except UnicodeDecodeError as error:
         remedy = f"Convert it, for instance: iconv -f latin1 -t utf-8 {file}"

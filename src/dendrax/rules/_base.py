@@ -68,11 +68,18 @@ def check_gamma(rule: str, gamma: Any) -> None:
     check_positive(f"{rule}: gamma", gamma, remedy)
 
 
+MAX_STEPS = 2**31 - 1  # what a loop of XLA can count
+
+
 def check_num_steps(rule: str, num_steps: Any, remedy: str) -> None:
-    """A number of steps is a positive integer."""
+    """A number of steps is a positive integer, and one that a loop can count."""
     if not isinstance(num_steps, int) or isinstance(num_steps, bool) or num_steps < 1:
         raise complain(
             ValueError, f"{rule}: num_steps={num_steps!r} is not a positive integer.", remedy=remedy
+        )
+    if num_steps > MAX_STEPS:
+        raise complain(
+            ValueError, f"{rule}: num_steps={num_steps} is more than {MAX_STEPS:,}.", remedy=remedy
         )
 
 

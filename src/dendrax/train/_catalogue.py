@@ -273,13 +273,13 @@ def find_model(named: Named, corpus: Corpus, key: Any) -> Any:
 
 
 def _check_size(named: Named, make: Callable[[], Any]) -> None:
-    """Raise if there is no room for the weights, their gradient and what an optimizer keeps."""
+    """Raise if there is no room for the weights and their gradient."""
     arrays = [
         leaf for leaf in jax.tree.leaves(eqx.filter_eval_shape(make)) if hasattr(leaf, "dtype")
     ]
     check_memory(
-        f"the model {named}, with its gradient and the optimizer's moments,",
-        4 * size_of(arrays),
+        f"the model {named}, with its gradient,",
+        2 * size_of(arrays),
         remedy="Make it smaller.",
     )
 

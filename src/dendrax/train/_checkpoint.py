@@ -9,17 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
-import functools
-import gc
-import inspect
-import json
-import logging
-import os
 import pathlib
-import sys
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -27,8 +18,9 @@ import jax.numpy as jnp
 
 from dendrax._atomic import is_special
 from dendrax._errors import complain
-from dendrax._extras import require_extra
+from dendrax.train._checksum import checksum_of_record, checksums
 from dendrax.train._distributed import all_agree, is_of_connection, wait_for_all
+from dendrax.train._orbax import first_line, import_orbax, quiet
 from dendrax.train._progress import Progress, read_progress
 
 FORMAT = "dendrax.train 1"
@@ -64,20 +56,25 @@ class Checkpoints:
 
     def __init__(self, folder: pathlib.Path, keep: int, run: Mapping[str, Any] | None = None):
         self.folder, self._keep, self._run = folder.absolute(), keep, run or {}
-        self._ocp = _orbax()
+        self._ocp = import_orbax()
         self._manager: Any = None
+        self._writes = False
 
-    @property
-    def manager(self) -> Any:
-        """Made when it is first needed: it makes the folder, too."""
-        if self._manager is None:
+    def _open(self, *, to_write: bool = False) -> Any:
+        """Orbax' manager, made when it is first needed: it makes the folder, too.
+
+        Only one that is to write removes what a killed run left half written.
+        """
+        if self._manager is None or (to_write and not self._writes):
+            self.close()
             self._check_files()
             options = self._ocp.CheckpointManagerOptions(
                 max_to_keep=self._keep,
                 enable_async_checkpointing=False,
-                cleanup_tmp_directories=True,
+                cleanup_tmp_directories=to_write,
             )
             self._manager = self._ocp.CheckpointManager(self.folder, options=options)
+            self._writes = to_write
         return self._manager
 
     def _check_files(self) -> None:
@@ -103,14 +100,14 @@ class Checkpoints:
             "run": self._run,
             "progress": dataclasses.asdict(progress),
             "arrays": _described(state),
-            "checksums": _checksums(arrays),
+            "checksums": checksums(arrays),
         }
-        record["checksum"] = _of_record(record)
+        record["checksum"] = checksum_of_record(record)
         args = self._ocp.args
         items = args.Composite(state=args.StandardSave(arrays), record=args.JsonSave(record))
         try:
-            with _quiet():
-                written = self.manager.save(step, args=items)
+            with quiet():
+                written = self._open(to_write=True).save(step, args=items)
         except Exception as problem:
             if is_of_connection(problem):
                 raise
@@ -131,7 +128,7 @@ class Checkpoints:
         return complain(
             OSError,
             f"the checkpoint after {step} updates could not be written to {self.folder}: "
-            f"{_first_line(problem)}.",
+            f"{first_line(problem)}.",
             remedy=f"Nothing was overwritten: {last} is whole. Make room, and go on with resume.",
         )
 
@@ -167,7 +164,7 @@ class Checkpoints:
         whole = len(part) == len(record.arrays)
         args = self._ocp.args.StandardRestore(wanted) if whole else self._partial(wanted)
         arrays = self._restore(step, "state", args)
-        found = _checksums(arrays)
+        found = checksums(arrays)
         wrong = [n for n in part if found[str(n)] != record.checksums.get(str(n))]
         if wrong:
             raise Damaged(f"the checksum of {record.arrays[wrong[0]][0]} differs.")
@@ -182,7 +179,7 @@ class Checkpoints:
         found = self._restore(step, "record", self._ocp.args.JsonRestore())
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise Damaged("it was not written by this version of dendrax.train.")
-        if found.get("checksum") != _of_record(found):
+        if found.get("checksum") != checksum_of_record(found):
             raise Damaged("the checksum of its record differs.")
         record = _read_record(found)
         if record.step != step:
@@ -203,16 +200,16 @@ class Checkpoints:
     def _restore(self, step: int, item: str, args: Any) -> Any:
         found, problem = None, None
         try:
-            with _quiet():
+            with quiet():
                 wanted = self._ocp.args.Composite(**{item: args})
-                found = self.manager.restore(step, args=wanted)[item]
+                found = self._open().restore(step, args=wanted)[item]
         except Exception as one:
             if is_of_connection(one):
                 raise
             problem = one
         # Each process reads its own share of the files: what one cannot read, none may use.
         if not all_agree(problem is None):
-            why = "by another process" if problem is None else f"({_first_line(problem)})"
+            why = "by another process" if problem is None else f"({first_line(problem)})"
             raise Damaged(f"its {item} cannot be read {why}.") from problem
         return found
 
@@ -251,13 +248,6 @@ class Checkpoints:
         if self._manager is not None:
             self._manager.close()
             self._manager = None
-
-
-def _orbax() -> Any:
-    """Imported only when there is something to keep: it takes seconds."""
-    with require_extra("the folder of a run, for its checkpoints,", "train"):
-        import orbax.checkpoint as ocp
-    return ocp
 
 
 def _unused(folder: pathlib.Path, name: str) -> pathlib.Path:
@@ -325,90 +315,3 @@ def _read_record(found: Mapping[str, Any]) -> CheckpointRecord:
 def _is_description(entry: Any) -> bool:
     """Whether it is the path of an array and its type."""
     return isinstance(entry, list) and len(entry) == 2 and all(isinstance(x, str) for x in entry)
-
-
-def _of_record(record: Mapping[str, Any]) -> int:
-    rest = {name: value for name, value in record.items() if name != "checksum"}
-    return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
-
-
-def _checksums(arrays: Mapping[str, Any]) -> dict[str, int]:
-    """Of all bits of each array; the same however it is spread over devices and processes."""
-    by_place: dict[Any, dict[str, Any]] = {}
-    for name, array in arrays.items():  # one program cannot read what is on several devices
-        by_place.setdefault(frozenset(array.devices()), {})[name] = array
-    found = {name: x for group in by_place.values() for name, x in _checksum_all(group).items()}
-    return {name: int(found[name]) for name in arrays}
-
-
-@jax.jit
-def _checksum_all(arrays: dict[str, Any]) -> dict[str, Any]:
-    return {name: _checksum(array) for name, array in arrays.items()}
-
-
-def _checksum(array: Any) -> Any:
-    """A sum of bytes, each stirred with its place. Sums of integers have no order."""
-    if array.dtype == jnp.bool_:
-        array = array.astype(jnp.uint8)
-    if jnp.issubdtype(array.dtype, jnp.complexfloating):
-        array = jnp.stack([array.real, array.imag])
-    width = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint32}[array.dtype.itemsize]
-    words = jax.lax.bitcast_convert_type(array, width).astype(jnp.uint32).ravel()
-    places = jax.lax.iota(jnp.uint32, words.size)
-    return jnp.sum(_stirred(words ^ _stirred(places)), dtype=jnp.uint32)
-
-
-def _stirred(words: Any) -> Any:
-    """The finaliser of MurmurHash3: every bit in changes about half of the bits out."""
-    words = (words ^ (words >> jnp.uint32(16))) * jnp.uint32(0x85EBCA6B)
-    words = (words ^ (words >> jnp.uint32(13))) * jnp.uint32(0xC2B2AE35)
-    return words ^ (words >> jnp.uint32(16))
-
-
-def _first_line(problem: BaseException) -> str:
-    """What the innermost cause says: orbax wraps it in pages of its own."""
-    while problem.__cause__ is not None:
-        problem = problem.__cause__
-    text = str(problem).strip()
-    known = [os.strerror(number) for number in _OF_THE_DISK if os.strerror(number) in text]
-    return (known or text.splitlines() or [type(problem).__name__])[0][:200]
-
-
-_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS, errno.EIO)
-
-
-@functools.cache
-def _hush_closed_loops() -> None:
-    """When orbax gives up, threads of its storage still call into the event loop that it closed,
-    and coroutines that it started are collected unfinished.
-
-    Python prints a traceback for each: dozens, about nothing but what is raised in any case.
-    """
-    usual = sys.unraisablehook
-
-    def hook(found: Any) -> None:
-        forgotten = (
-            inspect.iscoroutine(found.object) and "orbax" in found.object.cr_code.co_filename
-        )
-        if not forgotten and str(found.exc_value) != "Event loop is closed":
-            usual(found)
-
-    sys.unraisablehook = hook
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Orbax logs what it then raises, too, and asyncio what it forgot to raise."""
-    _hush_closed_loops()
-    loggers = [logging.getLogger(name) for name in ("absl", "asyncio")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    except Exception:
-        gc.collect()  # asyncio complains when a task is collected
-        raise
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

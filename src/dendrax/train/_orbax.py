@@ -1,0 +1,81 @@
+"""Orbax without its noise: imported late, quiet about what it then raises, errors in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import gc
+import inspect
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from dendrax._extras import require_extra
+
+
+def import_orbax() -> Any:
+    """Imported only when there is something to keep: it takes seconds."""
+    with require_extra("the folder of a run, for its checkpoints,", "train"):
+        import orbax.checkpoint as ocp
+    return ocp
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Orbax logs what it then raises, too, and asyncio what it forgot to raise."""
+    _hush_closed_loops()
+    loggers = [logging.getLogger(name) for name in ("absl", "asyncio")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    except Exception as problem:
+        _let_go(problem)
+        gc.collect()  # asyncio complains when a task is collected: let it be now
+        raise
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _let_go(problem: BaseException | None) -> None:
+    """The frames that an error went through keep the tasks alive that failed of it."""
+    while problem is not None:
+        traceback.clear_frames(problem.__traceback__)
+        problem = problem.__context__
+
+
+@functools.cache
+def _hush_closed_loops() -> None:
+    """When orbax gives up, threads of its storage still call into the event loop that it closed,
+    and coroutines that it started are collected unfinished.
+
+    Python prints a traceback for each: dozens, about nothing but what is raised in any case.
+    """
+    usual = sys.unraisablehook
+
+    def hook(found: Any) -> None:
+        forgotten = (
+            inspect.iscoroutine(found.object) and "orbax" in found.object.cr_code.co_filename
+        )
+        if not forgotten and str(found.exc_value) != "Event loop is closed":
+            usual(found)
+
+    sys.unraisablehook = hook
+
+
+def first_line(problem: BaseException) -> str:
+    """What the innermost cause says: orbax wraps it in pages of its own."""
+    while problem.__cause__ is not None:
+        problem = problem.__cause__
+    text = str(problem).strip()
+    known = [os.strerror(number) for number in _OF_THE_DISK if os.strerror(number) in text]
+    return (known or text.splitlines() or [type(problem).__name__])[0][:200]
+
+
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS, errno.EIO)
