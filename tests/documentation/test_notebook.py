@@ -27,7 +27,8 @@ TINY = {
     "WIDTH": 16,
     "LEARNING_RATES": (0.02,),
     "NUM_STEPS": 5,
-    "DEPTH": 4,
+    "LENGTHS": (1, 2, 20),
+    "DEPTH": 3,
 }
 # Instructions to Jupyter, which mean nothing here.
 MAGICS = {"%matplotlib inline", '%config InlineBackend.figure_format = "retina"'}
@@ -143,29 +144,32 @@ def test_it_runs_in_full_and_shows_what_is_stored():
     assert names["accuracy"](names["aligned"]) > 0.5
 
 
-def mutated(cells: list[Cell], name: str, right: str, wrong: str) -> list[Cell]:
-    """The cells up to one of them, with a mistake in it."""
-    (k,) = (k for k, cell in enumerate(cells) if cell["id"] == name)
-    text = "".join(cells[k]["source"])
+def up_to(name: str, needed: tuple[str, ...], right: str, wrong: str) -> list[Cell]:
+    """A cell with a mistake in it, after those that it needs."""
+    cells = {cell["id"]: cell for cell in code_of(read())}
+    text = "".join(cells[name]["source"])
     assert text.count(right) == 1
-    return [*cells[:k], {**cells[k], "source": [text.replace(right, wrong)]}]
+    before = [cells[one] for one in ("setup", "settings", *needed)]
+    return [*before, {**cells[name], "source": [text.replace(right, wrong)]}]
 
 
 @pytest.mark.parametrize(
-    ("name", "right", "wrong"),
+    ("name", "needed", "right", "wrong"),
     [
-        ("by-hand", "x - gamma * dx", "x + gamma * dx"),
-        ("energy", "num_steps=40, gamma=gamma", "num_steps=40, gamma=gamma / 2"),
-        ("local-rules", "(own_error - (", "(own_error + ("),
+        ("by-hand", ("three-layers",), "x - gamma * dx", "x + gamma * dx"),
+        ("energy", ("three-layers", "by-hand"), "gamma=gamma)", "gamma=gamma / 2)"),
+        ("bear", (), "IL(num_steps=200)", "BP()"),
+        ("skip-right", ("skip-graph", "skip-wrong"), "ZIL()", "ZIL(levelled=False)"),
+        ("skip-wrong", ("skip-graph",), "show_errors(ZIL(levelled=False))", "show_errors(ZIL())"),
     ],
 )
-def test_a_cell_with_a_mistake_fails(name, right, wrong):
+def test_a_cell_with_a_mistake_fails(name, needed, right, wrong):
     with pytest.raises(AssertionError):
-        run(mutated(read(), name, right, wrong), TINY)
+        run(up_to(name, needed, right, wrong), TINY)
 
 
 def test_a_cell_that_shows_no_picture_any_more_is_seen():
-    cells = mutated(read(), "three-layers", "draw.circuit(graph)", "picture = draw.circuit(graph)")
+    cells = up_to("three-layers", (), "draw.circuit(graph)", "picture = draw.circuit(graph)")
     assert run(cells, TINY)[1]["three-layers"].picture is None
     assert stored(cells[-1]).picture == "image/svg+xml"
 
