@@ -68,7 +68,7 @@ bench-peers: $(VENV)/.stamp-bench ## Compare inference learning with other libra
 bench-scale: $(VENV)/.stamp-scale ## Train GPT-2 small by backprop and by Z-IL (10 minutes, 6 GB)
 	$(BIN)/python -m benchmarks.scale $(ARGS)
 
-pictures: $(VENV)/.stamp-test ## Make the pictures of docs/pictures.md
+pictures: $(VENV)/.stamp-test ## Make the pictures of docs/pictures.md and docs/concepts.md
 	$(BIN)/python tools/make_pictures.py
 
 clean: ## Remove caches, build products and .venv

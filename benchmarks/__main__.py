@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: Z-IL against JAX, IL against a loop by hand, and how graphs grow."""
+"""``python -m benchmarks``: rules against JAX, IL against a loop by hand, and how graphs grow."""
 
 import argparse
 import json
@@ -6,7 +6,7 @@ import pathlib
 
 from rich.console import Console
 
-from benchmarks import calls, gradients, growth, inference
+from benchmarks import calls, gradients, growth, inference, rules
 from benchmarks.handwritten import WORKLOADS
 from dendrax.models import PROBLEMS
 
@@ -34,13 +34,22 @@ def main() -> None:
     inferred = inference.run(console, options.workloads, options.seconds)
     if inferred:
         console.print(inference.table(inferred))
+    costs = rules.run(console, options.workloads, options.seconds / 4)
+    if costs:
+        console.print(rules.table(costs))
     called = calls.run(console, options.seconds / 4, options.longest) if options.longest else []
     if called:
         console.print(calls.table(called))
     grown = growth.run(console, options.largest)
     console.print(growth.table(grown))
     if options.json:
-        tables = {"gradients": measured, "inference": inferred, "calls": called, "growth": grown}
+        tables = {
+            "gradients": measured,
+            "inference": inferred,
+            "rules": costs,
+            "calls": called,
+            "growth": grown,
+        }
         rows = {name: [vars(row) for row in found] for name, found in tables.items()}
         options.json.write_text(json.dumps(rows, indent=2) + "\n")
 

@@ -1,9 +1,10 @@
-"""Make the pictures of docs/pictures.md: run the code on that page, photograph its explorer pages.
+"""Make the pictures of docs: run the code of pictures.md and concepts.md, photograph the explorer.
 
     python tools/make_pictures.py
 
-Each block of code runs by itself, in docs/pictures. Pages of the explorer are photographed by
-Chromium and removed; where there is no Chromium the photographs stay as they are.
+The code runs in docs/pictures: of pictures.md each block by itself, of concepts.md all in one
+session. Pages of the explorer are photographed by Chromium and removed; where there is no Chromium
+the photographs stay as they are.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ import shutil
 DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
 # What to do on each page before the photograph is taken.
 SCENES = {
+    "explorer-residual": "explorer.setTime(2);",
     "explorer-transformer": "explorer.setTime(6);",
     "explorer-resnet18": "explorer.setTime(70); explorer.goTo(explorer.data.vertices.find("
     "(v) => v.name === 'model.blocks[6].first.conv.kernel').above[0].user);",
@@ -33,7 +35,9 @@ def photograph(pages: list[pathlib.Path], chromium: str) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for page in pages:
-            tab = browser.new_page(viewport={"width": 1280, "height": 800})
+            small = page.stem == "explorer-residual"  # to be read in README.md, too
+            size = {"width": 1000, "height": 640} if small else {"width": 1280, "height": 800}
+            tab = browser.new_page(viewport=size)
             tab.goto(page.as_uri())
             tab.wait_for_selector("body[data-ready=yes]")
             tab.evaluate(f"() => {{ {SCENES[page.stem]} }}")
@@ -50,6 +54,8 @@ def main() -> None:
     with contextlib.chdir(folder):
         for block in code_blocks(DOCS / "pictures.md"):
             exec(compile(block, "docs/pictures.md", "exec"), {"__name__": "__main__"})
+        session = "\n".join(code_blocks(DOCS / "concepts.md"))
+        exec(compile(session, "docs/concepts.md", "exec"), {"__name__": "__main__"})
     chromium = os.environ.get("DENDRAX_CHROMIUM") or shutil.which("chromium")
     pages = sorted(folder.glob("*.html"))
     if chromium:

@@ -61,6 +61,16 @@ def page_blocks(page: pathlib.Path, language: str = "python") -> list[Block]:
     return [Block(where, page, *found) for found in _fenced_code(page.read_text(), language)]
 
 
+def page_session(page: pathlib.Path) -> Block:
+    """All blocks of Python of a page as one, in which each goes on where the last one ended."""
+    blocks = page_blocks(page)
+    lines = [""] * len(page.read_text().splitlines())
+    for block in blocks:
+        code = block.code.splitlines()
+        lines[block.line - 1 : block.line - 1 + len(code)] = code
+    return Block(blocks[0].where, page, 1, "\n".join(lines))
+
+
 @functools.cache
 def docstring_blocks() -> list[Block]:
     """The blocks of Python in all docstrings of the package."""

@@ -11,6 +11,7 @@ import dendrax
 import dendrax.models
 from tests.documentation.blocks import (
     PAGES,
+    ROOT,
     docstring_blocks,
     page_blocks,
     run_block,
@@ -25,6 +26,7 @@ EXCEPTIONS = {
 }
 # Pages of which the code is run, and looked at more closely, by other tests.
 ELSEWHERE = {
+    "docs/concepts.md": "tests/draw/test_documentation.py",
     "docs/pictures.md": "tests/draw/test_documentation.py",
     "docs/integrations.md": "tests/integrations/test_documentation.py",
 }
@@ -47,7 +49,7 @@ def test_what_is_not_run_is_there_and_little():
 def unknown_languages(page: pathlib.Path) -> set[str]:
     """What a page's blocks are said to be written in, if no test knows it."""
     fences = re.findall(r"^ *```(.*)$", page.read_text(), re.MULTILINE)
-    return {*fences[::2]} - {"python", "sh", "toml", "diff"}
+    return {*fences[::2]} - {"python", "sh", "toml", "diff", "bibtex"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -59,6 +61,29 @@ def test_a_block_that_no_test_would_run_is_found(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("```python\n1\n```\n\n```py\n1\n```\n\n```\n1\n```\n")
     assert unknown_languages(page) == {"py", ""}
+
+
+def dead_links(page: pathlib.Path) -> set[str]:
+    """Links of a page to files that are not there."""
+    links = re.findall(r"\]\((?!https?:|#)([^)#]*)", page.read_text())
+    return {link for link in links if not (page.parent / link).exists()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    assert dead_links(page) == set()
+
+
+def test_a_link_to_nowhere_is_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("[a](page.md), [b](nothing.md#there), [c](https://nothing.there), [d](#e)")
+    assert dead_links(page) == {"nothing.md"}
+
+
+def test_the_readme_can_be_read_standing():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 150
+    assert len(text.split()) <= 1300
 
 
 def test_values_in_comments_are_compared():
