@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from dendrax.cli import main
 from dendrax.cli._main import app
-from dendrax.cli._paper import _show
+from dendrax.cli._paper import show_table
 from dendrax.experiments import PARTS
 from dendrax.experiments._tables import all_tables
 from tests.experiments.findings import everything
@@ -74,7 +74,7 @@ def test_every_number_stands_whole_however_narrow_the_terminal(width):
     shown = io.StringIO()
     console = Console(file=shown, width=width)
     for table in all_tables(everything()):
-        _show(table, console)
+        show_table(table, console)
         for row in table.rows:
             assert all(entry in shown.getvalue() for entry in row[1:] if " " not in entry)
 

@@ -9,7 +9,9 @@ MADE = {"name": "tiny", "model": "MLP(3)", "data": "images", "batch_size": 2}
 
 def divergence(column, distance, row="MLP", dtype="float64"):
     settings = {**MADE, "row": row, "dtype": dtype, "column": column}
-    return Finding("divergence", f"{row}: {column}", settings, {"distance": distance}, 1.0)
+    return Finding(
+        "divergence", f"{row}: {column}", settings, {"distance": distance, "norm": 2.0}, 1.0
+    )
 
 
 def as_published():

@@ -59,14 +59,13 @@ def demo(out: Out = pathlib.Path("dendrax-demo"), seed: Seed = 0) -> None:
 
     The networks are unmodified JAX functions, and the data ship with dendrax. Tables 1 and 3: the
     distance of one weight update to backpropagation's. Table 2: its time. Then one network learns
-    FashionMNIST by each rule, and one is shown at work: plots, and a page on which errors run
-    through its graph. It ends with the paths of a report and of that page.
+    FashionMNIST by each rule, and one is shown at work. It ends with the path of a page that has
+    it all: an explorer in which errors run through a network's graph, tables and plots.
     """
-    from dendrax.cli import _paper
+    from dendrax.cli import _demo
     from dendrax.experiments import Library, Paper
 
-    paper = Paper(out, Library(full=False), quick=True, seed=seed)
-    _paper.run(paper, ("demo",), ("table1", "table2", "table3", "training"))
+    _demo.run(Paper(out, Library(full=False), quick=True, seed=seed))
 
 
 @app.command()

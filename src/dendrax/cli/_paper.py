@@ -1,4 +1,4 @@
-"""``dendrax paper`` and ``dendrax demo``: run the experiments, show the tables, name the report."""
+"""``dendrax paper``: run the experiments, show the tables, name the report."""
 
 from __future__ import annotations
 
@@ -12,40 +12,56 @@ from rich.table import Table as Shown
 
 from dendrax.experiments import Paper
 from dendrax.experiments._claims import Claim
-from dendrax.experiments._report import EXPLORER, is_report
+from dendrax.experiments._report import Report, is_report
 from dendrax.experiments._store import is_store
 from dendrax.experiments._tables import Table
 
 PROBLEMS = (ImportError, OSError, ValueError)  # of the data or the disk; they say what to do
+NARROWEST = 20  # columns; below, frames and lists would be nothing but breaks
 STOPPED = "Stopped. What is measured is kept in {}; the same command goes on from there."
 
 
 def run(paper: Paper, parts: tuple[str, ...], tables: tuple[str, ...]) -> None:
     """Measure the parts, show the tables whose names begin so, and the claims; write the report."""
+    console = console_of_width()
+    check_folder(paper.folder)
+    report, page = measure(paper, parts, console)
+    for table in report.tables:
+        if table.name.startswith(tables):
+            show_table(table, console)
+    show_claims(console, report.claims)
+    console.print(f"The report: {page}", style="bold", soft_wrap=True, markup=False)
+    end(report)
+
+
+def console_of_width() -> Console:
+    """Standard output, taken to be at least so wide that frames can be drawn."""
     console = Console()
-    _check_folder(paper.folder)
+    if console.width < NARROWEST:
+        console.width = NARROWEST
+    return console
+
+
+def measure(paper: Paper, parts: tuple[str, ...], console: Console) -> tuple[Report, pathlib.Path]:
+    """Measure the parts and write the report; where its page lies."""
     for text in paper.missing():
         console.print(f"Left out: {escape(text)}", style="yellow", highlight=False)
     try:
         paper.run(parts, console)
-        report, page = paper.report()
+        return paper.report()
     except KeyboardInterrupt:
         _stop("\n" + STOPPED.format(paper.folder), 130)
     except PROBLEMS as problem:
         _stop(f"dendrax: {problem}")
-    for table in report.tables:
-        if table.name.startswith(tables):
-            _show(table, console)
-    _show_claims(console, report.claims)
-    console.print(f"The report: {page}", style="bold", soft_wrap=True, markup=False)
-    if report.explorer is not None:
-        explorer = page.with_name(EXPLORER)
-        console.print(f"The explorer: {explorer}", style="bold", soft_wrap=True, markup=False)
+
+
+def end(report: Report) -> None:
+    """A claim of exactness that failed is an error."""
     if not all(claim.holds for claim in report.claims if claim.exact):
         sys.exit(1)
 
 
-def _check_folder(folder: pathlib.Path) -> None:
+def check_folder(folder: pathlib.Path) -> None:
     """A folder that can be written, and that is empty or an earlier run's: nothing gets lost."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -68,18 +84,21 @@ def _stop(text: str, code: int = 1) -> NoReturn:
     sys.exit(code)
 
 
-def _show(table: Table, console: Console) -> None:
+def show_table(table: Table, console: Console) -> None:
     """As a table, or, where the terminal is too narrow for its numbers, row by row."""
     headings = [max(name.split(), key=len) for name in table.columns]
     widths = [max(map(len, column)) for column in zip(headings, *table.rows, strict=True)]
     if sum(widths) + 3 * len(widths) + 1 <= console.width:
+        console.print(f"\n{table.title}", style="italic", markup=False, highlight=False)
         console.print(_framed(table, widths))
     else:
         _show_rows(table, console)
+    if table.note:
+        console.print(table.note, style="dim", markup=False, highlight=False)
 
 
 def _framed(table: Table, widths: list[int]) -> Shown:
-    shown = Shown(title=table.title, caption=table.note, caption_justify="left")
+    shown = Shown()
     for index, (name, width) in enumerate(zip(table.columns, widths, strict=True)):
         shown.add_column(escape(name), justify="right" if index else "left", min_width=width)
     for row in table.rows:
@@ -93,16 +112,18 @@ def _show_rows(table: Table, console: Console) -> None:
         console.print(f"[bold]{escape(row[0])}[/]")
         for name, entry in zip(table.columns[1:], row[1:], strict=True):
             console.print(f"  {escape(name)}: {_coloured(entry)}", highlight=False)
-    console.print(table.note, style="dim", markup=False)
 
 
 def _coloured(entry: str) -> str:
     return "[green]0[/]" if entry == "0" else escape(entry)
 
 
-def _show_claims(console: Console, claims: list[Claim]) -> None:
+def show_claims(console: Console, claims: list[Claim], *, evidence: bool = True) -> None:
+    """Each with yes or no; what it rests on below it, or only where it fails."""
+    shown = Shown.grid(padding=(0, 2))
     for claim in claims:
-        mark = "[green]yes[/]" if claim.holds else "[bold red]no[/] "
-        text = f"{mark}  {escape(claim.text)}\n     [dim]{escape(claim.evidence)}[/]"
-        console.print(text, highlight=False)
+        shown.add_row("[green]yes[/]" if claim.holds else "[bold red]no[/]", escape(claim.text))
+        if evidence or not claim.holds:
+            shown.add_row("", f"[dim]{escape(claim.evidence)}[/]")
+    console.print(shown, highlight=False)
     console.print()

@@ -5,12 +5,13 @@ _RESNET = (
     "figures stand beside both."
 )
 TABLE1 = (
-    "Euclidean distance to the update of jax.grad, in mean over the networks of a row. original: "
-    "Z-IL without levels. Z-IL: compiled, against compiled jax.grad. Z-IL, dynamics: every value "
-    "node moves at every step; operation by operation, as is the jax.grad that it and original "
-    "Z-IL are compared with. A vertex is a layer, but for the dynamics of FC-ResNet and "
-    "Transformer, where it is an operation (inside layers their residual streams are added up in "
-    f"another order than JAX's, and the last bit may differ). 0 is 0.0. {_RESNET}"
+    "Euclidean distance to the update of jax.grad, not relative, as in the paper; in mean over the "
+    "networks of a row. original: Z-IL without levels. Z-IL: compiled, against compiled jax.grad. "
+    "Z-IL, dynamics: every value node moves at every step; operation by operation, as is the "
+    "jax.grad that it and original Z-IL are compared with. A vertex is a layer, but for the "
+    "dynamics of FC-ResNet and Transformer, where it is an operation (inside layers their residual "
+    "streams are added up in another order than JAX's, and the last bit may differ). 0 is 0.0. "
+    f"{_RESNET}"
 )
 TABLE2 = (
     "Medians of jitted updates (BP and Z-IL in turns), in mean over the networks of a row. BP is "

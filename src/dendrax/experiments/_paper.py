@@ -68,7 +68,8 @@ class Paper:
         cells = _once([cell for part in PARTS for cell in self.cells(part)])
         found, missing = finished(cells, self.store), self.missing()
         if len(found) < len(cells):
-            missing = [f"{len(cells) - len(found)} of {len(cells)} measurements", *missing]
+            left = f"{len(cells) - len(found)} of {len(cells)} measurements of dendrax paper all"
+            missing = [left, *missing]
         found += finished(self.cells("pictures"), self.store)
         report = make_report(found, seed=self.seed, quick=self.quick, missing=missing)
         return report, write_report(report, self.folder)

@@ -29,15 +29,37 @@ AXES = {
     "vertices": ("MLP: which functions are vertices", "steps T"),
     "levels": ("FC-ResNet: IL with and without delays", "steps T"),
 }
+CAPTIONS = {
+    "wave-under-zil": "Under Z-IL the error moves on by one level per time step; the weights of a "
+    "level learn at the moment when it arrives. Before that, their error is exactly 0.",
+    "wave-under-il": "Under IL errors spread too, and stay while the value nodes relax; weights "
+    "learn at the end.",
+    "levelled-graph": "The network as a graph in levels; under Z-IL an error takes one time step "
+    "from a level to the next, on whatever path it comes.",
+    "energy-under-il": "The energy, the sum of the squared errors, falls while IL relaxes.",
+    "errors-under-il": "The size of the error of each vertex while IL relaxes.",
+    "distance-by-parameter": "How far the gradient of each parameter is from backpropagation's; "
+    "relative: 0 is the same, 1 is as far off as no gradient.",
+}
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture: its file's name, what it shows, and the SVG."""
+    """A picture: its file's name, what it shows, and the SVG; a caption says how to read it."""
 
     name: str
     title: str
     svg: str
+
+    @property
+    def is_wave(self) -> bool:
+        """Whether it shows an error wave."""
+        return self.name.startswith("wave-")
+
+    @property
+    def caption(self) -> str:
+        """One or two sentences, for pictures that are no plain curves."""
+        return CAPTIONS.get(self.name, "")
 
 
 def all_plots(findings: Sequence[Finding]) -> list[Plot]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -18,8 +19,11 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.table import Column
 
 from dendrax.experiments._store import Cell, Finding, Report, Store, Work
+
+ROOM_FOR_A_BAR = 60  # columns
 
 
 def run_cells(cells: Sequence[Cell], store: Store, console: Console) -> list[Finding]:
@@ -27,16 +31,29 @@ def run_cells(cells: Sequence[Cell], store: Store, console: Console) -> list[Fin
 
     An interruption loses at most what was measured since the last checkpoint of one cell.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
-        whole = progress.add_task("measurements", total=len(cells))
-        findings = []
-        with _Interrupts() as interrupts:
-            for cell in cells:
-                interrupts.check()
-                findings.append(store.find(cell) or _measure(cell, store, progress, interrupts))
-                progress.advance(whole)
+    findings: list[Finding] = []
+    with progress_line(console) as progress, _Interrupts() as interrupts:
+        task = progress.add_task("", total=len(cells))
+        for cell in cells:
+            interrupts.check()
+            report = _reporter(progress, task, cell.name, len(findings), interrupts)
+            findings.append(store.find(cell) or _measure(cell, store, report))
+            progress.update(task, completed=len(findings))
     return findings
+
+
+def progress_line(console: Console) -> Progress:
+    """One line in any terminal: what is being measured comes last, and is cut where room ends."""
+    overflow = "ellipsis" if console.encoding.startswith("utf") else "crop"
+    rest = Column(ratio=1, no_wrap=True, overflow=overflow)
+    bar = [BarColumn(console.width // 6)] if console.width >= ROOM_FOR_A_BAR else []
+    return Progress(
+        *(*bar, MofNCompleteColumn(), TimeElapsedColumn()),
+        TextColumn("{task.description}", table_column=rest),
+        console=console,
+        transient=True,
+        expand=True,
+    )
 
 
 class _Interrupts:
@@ -72,23 +89,23 @@ def finished(cells: Sequence[Cell], store: Store) -> list[Finding]:
     return [found for cell in cells if (found := store.find(cell)) is not None]
 
 
-def _measure(cell: Cell, store: Store, progress: Progress, interrupts: _Interrupts) -> Finding:
-    task = progress.add_task(cell.name, total=100)
+def _measure(cell: Cell, store: Store, report: Report) -> Finding:
     start = time.perf_counter()
-    try:
-        result = cell.measure(
-            Work(store.scratch(cell), _reporter(progress, task, cell.name, interrupts))
-        )
-    finally:
-        progress.remove_task(task)
+    report(0.0, "")
+    result = cell.measure(Work(store.scratch(cell), report))
     found = store.keep(cell, result, time.perf_counter() - start)
     shutil.rmtree(store.scratch(cell), ignore_errors=True)
     return found
 
 
-def _reporter(progress: Progress, task: TaskID, name: str, interrupts: _Interrupts) -> Report:
+def _reporter(
+    progress: Progress, task: TaskID, name: str, before: int, interrupts: _Interrupts
+) -> Report:
+    """Moves the bar by the part of this measurement, after those ``before`` it."""
+
     def report(part: float, text: str) -> None:
         interrupts.check()
-        progress.update(task, completed=round(100 * part), description=f"{name}  [dim]{text}[/]")
+        description = f"{escape(name)}  [dim]{escape(text)}[/]"
+        progress.update(task, completed=before + part, description=description)
 
     return report

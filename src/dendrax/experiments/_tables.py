@@ -45,7 +45,7 @@ def table1(findings: Sequence[Finding], dtype: str) -> Table:
             rows.append((row, number(published.TABLE1[row]), *ours))
     return Table(
         f"table1-{dtype}",
-        f"Table 1: distance of one update to backpropagation's ({dtype})",
+        f"Table 1: distance of one update to backpropagation's, not relative ({dtype})",
         ("network", "original, paper", "original", "Z-IL", "Z-IL, dynamics"),
         tuple(rows),
         notes.TABLE1,
@@ -100,7 +100,7 @@ def table3(findings: Sequence[Finding], dtype: str) -> Table:
     ablations = ("no level-timed update", "initial error", "gamma = 0.5")
     return Table(
         f"table3-{dtype}",
-        f"Table 3: without one of Z-IL's conditions ({dtype})",
+        f"Table 3: without one of Z-IL's conditions, distance not relative ({dtype})",
         (
             "network",
             "Z-IL",
@@ -139,7 +139,7 @@ def beyond(findings: Sequence[Finding]) -> Table:
     ]
     return Table(
         "beyond",
-        "Beyond the paper: IL's distance to backpropagation",
+        "Beyond the paper: IL's distance to backpropagation, relative",
         ("network", "sweep", "series", "T or precision", "distance"),
         tuple(rows),
         notes.BEYOND,
@@ -181,12 +181,13 @@ def _training_row(
         str(runs[0].settings["num_updates"]),
         str(len(runs)),
         f"{statistics.mean(accuracies):.2f}{spread} %",
-        _agreement(runs, found, rule),
+        agreement(runs, found, rule),
         f"{statistics.mean(milliseconds):.2f}",
     )
 
 
-def _agreement(runs: Sequence[Finding], found: Sequence[Finding], rule: str) -> str:
+def agreement(runs: Sequence[Finding], found: Sequence[Finding], rule: str) -> str:
+    """At how many points the weights are those of BP, for rules that promise it."""
     if rule not in ("BP, dendrax", "Z-IL"):
         return ""
     same, total = agreeing_points(runs, found)

@@ -1,0 +1,57 @@
+"""``dendrax demo``: the paper in three minutes, for somebody who meets it for the first time."""
+
+from __future__ import annotations
+
+import pathlib
+
+from rich.console import Console
+from rich.rule import Rule
+
+from dendrax.cli._paper import check_folder, console_of_width, end, measure, show_claims, show_table
+from dendrax.experiments import Paper
+from dendrax.experiments._story import OPENING, Chapter
+
+WAIT = "This takes about three minutes on two idle cores."
+AGAIN = "What is measured already is kept in {}, and only shown again."
+PAGE = (
+    "Open this page in a browser. It begins with the explorer, in which you can watch the error "
+    "wave run through a network; tables and plots follow."
+)
+
+
+def run(paper: Paper) -> None:
+    """Say what will be shown, measure, and tell it table by table; the page comes last."""
+    console = console_of_width()
+    check_folder(paper.folder)
+    _open(console, paper.folder)
+    report, page = measure(paper, ("demo",), console)
+    for chapter in report.chapters:
+        _tell(chapter, console)
+    _head("What this run found", console)
+    show_claims(console, report.claims, evidence=False)
+    _say(PAGE, console)
+    console.print(f"{page}", style="bold", soft_wrap=True, markup=False)
+    end(report)
+
+
+def _open(console: Console, folder: pathlib.Path) -> None:
+    for text in OPENING:
+        _say(text, console)
+        console.print()
+    known = any((folder / "work").glob("*.json"))
+    _say(f"{WAIT} {AGAIN.format(folder)}" if known else WAIT, console)
+
+
+def _tell(chapter: Chapter, console: Console) -> None:
+    _head(chapter.title, console)
+    _say(chapter.text, console)
+    show_table(chapter.table, console)
+
+
+def _head(title: str, console: Console) -> None:
+    console.print(Rule(style="dim"))
+    console.print(title, style="bold", markup=False, highlight=False)
+
+
+def _say(text: str, console: Console) -> None:
+    console.print(text, markup=False, highlight=False)

@@ -1,0 +1,79 @@
+"""What a report shows: the findings, and all that is made of them."""
+
+from __future__ import annotations
+
+import pathlib
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dendrax.experiments._claims import Claim, all_claims
+from dendrax.experiments._machine import machine, now, versions
+from dendrax.experiments._plots import Plot, all_plots
+from dendrax.experiments._store import Finding
+from dendrax.experiments._story import Chapter, all_chapters
+from dendrax.experiments._tables import Table, all_tables
+
+TITLE = "Reverse Differentiation via Predictive Coding, measured by dendrax"
+EXPLORER = "explorer.html"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a report shows.
+
+    ``chapters`` tell the story in narrow tables; ``tables`` have every figure, the paper's too.
+    """
+
+    facts: dict[str, str]
+    claims: list[Claim]
+    chapters: list[Chapter]
+    tables: list[Table]
+    plots: list[Plot]
+    findings: list[Finding]
+
+    @property
+    def explorer(self) -> str | None:
+        """The page of the explorer, if there is one."""
+        pages = [f.result["explorer"] for f in self.findings if f.kind == "pictures"]
+        return pages[-1] if pages else None
+
+    @property
+    def waves(self) -> list[Plot]:
+        """The pictures of error waves: they come first."""
+        return [plot for plot in self.plots if plot.is_wave]
+
+    @property
+    def other_plots(self) -> list[Plot]:
+        """All other pictures."""
+        return [plot for plot in self.plots if not plot.is_wave]
+
+
+def make_report(
+    findings: Sequence[Finding], *, seed: int, quick: bool, missing: Sequence[str]
+) -> Report:
+    """The report on some findings; ``missing`` says what was left out, and why."""
+    form = "quick: small networks, short runs" if quick else "full"
+    facts = {
+        **_facts(findings, seed),
+        "form": form,
+        **({"left out": "; ".join(missing)} if missing else {}),
+    }
+    found = list(findings)
+    return Report(
+        facts, all_claims(found), all_chapters(found), all_tables(found), all_plots(found), found
+    )
+
+
+def _facts(findings: Sequence[Finding], seed: int) -> dict[str, str]:
+    """What has to be known to do it again, and when and where it was done."""
+    dates = sorted(found.date for found in findings) or [now()]
+    return {
+        "command": shlex.join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "date": now(),
+        "measured": f"from {dates[0]} to {dates[-1]}",
+        "seed": str(seed),
+        "versions": versions(),
+        "machine": "; ".join(sorted({found.machine for found in findings} or {machine()})),
+    }
