@@ -3,8 +3,8 @@
 The files: `_library` (data), `_subjects` (networks and batches of the tables), `_divergence`
 (Tables 1 and 3), `_speed` (Table 2), `_courses` and `_training` (learning), `_playing` (the agent),
 `_beyond` (IL against BP, error waves), `_pictures` (one network at work, to look at); `_store` and
-`_run` (measuring, and going on after an interruption); `_tables`, `_claims`, `_plots`, `_report`
-(showing); `_paper` (all of it).
+`_run` (measuring, and going on after an interruption); `_tables`, `_claims`, `_plots`, `_brief` and
+`_story` (what is shown), `_contents`, `_page`, `_report` (where); `_paper` (all of it).
 """
 
 from dendrax._extras import require_extra as _require_extra

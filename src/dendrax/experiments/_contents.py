@@ -41,8 +41,10 @@ class Report:
 
     @property
     def waves(self) -> list[Plot]:
-        """The pictures of error waves: they come first."""
-        return [plot for plot in self.plots if plot.is_wave]
+        """The pictures of error waves, Z-IL's before IL's: they come first."""
+        return sorted(
+            (plot for plot in self.plots if plot.is_wave), key=lambda p: "zil" not in p.name
+        )
 
     @property
     def other_plots(self) -> list[Plot]:
@@ -66,11 +68,18 @@ def make_report(
     )
 
 
+def _command(words: Sequence[str]) -> str:
+    """What was typed; ``python -m`` leaves only the name of a file."""
+    name = pathlib.Path(words[0]).name
+    program = ["python", "-m", "dendrax.cli"] if name == "__main__.py" else [name]
+    return shlex.join([*program, *words[1:]])
+
+
 def _facts(findings: Sequence[Finding], seed: int) -> dict[str, str]:
     """What has to be known to do it again, and when and where it was done."""
     dates = sorted(found.date for found in findings) or [now()]
     return {
-        "command": shlex.join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": _command(sys.argv),
         "date": now(),
         "measured": f"from {dates[0]} to {dates[-1]}",
         "seed": str(seed),

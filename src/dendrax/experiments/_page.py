@@ -15,9 +15,10 @@ from dendrax.experiments._tables import Table
 
 EXPLORER_TEXT = "The explorer: errors run through the network's graph, under Z-IL and under IL"
 EXPLORER_HOW = (
-    "This is the graph of a small network, a plain JAX function; its output is on top. Press play "
-    "(▶) and see the error run from there to the weights. Compare shows Z-IL beside IL; a click on "
-    "a vertex shows its source line and its error."
+    "Predictive coding at work: the graph of a small network, a plain JAX function, its output on "
+    "top. Press play (▶): the error runs from there to the weights, on the left under Z-IL, on the "
+    "right under IL. A click on a vertex shows its source line and its error; drag to move, Ctrl "
+    "and the wheel to zoom."
 )
 IN_FULL = (
     "The same measurements with everything that was measured, beside the figures that the paper "
@@ -30,7 +31,6 @@ _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 68rem; padding: 0 1rem; }
 h2 { margin: 2rem 0 .4rem; }
 p { max-width: 50rem; }
-.introduction { font-size: 1.1em; }
 iframe { width: 100%; height: 36rem; border: 1px solid var(--line); border-radius: 6px; }
 table { border-collapse: collapse; margin: .5rem 0; font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-style: italic; }
@@ -40,11 +40,12 @@ th:first-child, td:first-child { text-align: left; }
 .wide { overflow-x: auto; }
 .yes { color: #2a9d4a; font-weight: bold; } .no { color: #d62728; font-weight: bold; }
 .note { color: #888; }
-.plots { display: flex; flex-wrap: wrap; gap: 1rem; }
-.plots figure { margin: 0; background: #fff; color: #222; border-radius: 6px; padding: .4rem;
-  max-width: 100%; box-sizing: border-box; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr));
+  gap: 1rem; align-items: start; }
+.plots figure { margin: 0; background: #fff; color: #222; border-radius: 6px; padding: .4rem; }
+.plots figure.broad { grid-column: 1 / -1; }
 .plots svg { max-width: 100%; height: auto; }
-.plots figcaption { max-width: 29rem; padding: 0 .5rem; font-size: 13px; }
+.plots figcaption { padding: 0 .5rem; font-size: 13px; }
 pre { overflow-x: auto; background: var(--soft); padding: .5rem; }
 """
 
@@ -54,6 +55,7 @@ def html_page(report: Report) -> str:
     sections = (
         _explorer(report.explorer),
         _plots("The error wave", report.waves),
+        _section("What this is", _paragraph(" ".join(INTRODUCTION))),
         _claims(report.claims),
         "".join(map(_chapter, report.chapters)),
         _plots("Pictures", report.other_plots),
@@ -61,12 +63,11 @@ def html_page(report: Report) -> str:
         _settings(report.findings),
         _facts(report.facts),
     )
-    introduction = f'<p class="introduction">{_text(" ".join(INTRODUCTION))}</p>'
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{_text(TITLE)}</title><style>{_STYLE}</style></head>"
-        f"<body><h1>{_text(TITLE)}</h1>{introduction}{''.join(sections)}</body></html>\n"
+        f"<body><h1>{_text(TITLE)}</h1>{''.join(sections)}</body></html>\n"
     )
 
 
@@ -101,7 +102,8 @@ def _plots(heading: str, plots: Sequence[Plot]) -> str:
 
 def _figure(plot: Plot) -> str:
     caption = f"<figcaption>{_text(plot.caption)}</figcaption>" if plot.caption else ""
-    return f"<figure>{plot.svg}{caption}</figure>"
+    kind = ' class="broad"' if plot.is_broad else ""
+    return f"<figure{kind}>{plot.svg}{caption}</figure>"
 
 
 def _claims(claims: Sequence[Claim]) -> str:

@@ -36,7 +36,8 @@ CAPTIONS = {
     "learn at the end.",
     "levelled-graph": "The network as a graph in levels; under Z-IL an error takes one time step "
     "from a level to the next, on whatever path it comes.",
-    "energy-under-il": "The energy, the sum of the squared errors, falls while IL relaxes.",
+    "energy-under-il": "The energy, the loss and the squared errors of all levels, falls while IL "
+    "relaxes.",
     "errors-under-il": "The size of the error of each vertex while IL relaxes.",
     "distance-by-parameter": "How far the gradient of each parameter is from backpropagation's; "
     "relative: 0 is the same, 1 is as far off as no gradient.",
@@ -55,6 +56,11 @@ class Plot:
     def is_wave(self) -> bool:
         """Whether it shows an error wave."""
         return self.name.startswith("wave-")
+
+    @property
+    def is_broad(self) -> bool:
+        """Whether it needs the width of a page: a graph, whose names would be too small."""
+        return self.name.endswith("-graph")
 
     @property
     def caption(self) -> str:

@@ -16,7 +16,7 @@ class App {
     if (data.num_levels > 60) this.state.collapsed = modulesAt(data, 1);
     this.arrange();
     new Controls(this);
-    addEventListener("resize", () => { this.ask(); this.panel.refresh(); });
+    addEventListener("resize", () => this.resized());
     this.layOut();
     this.changed();
     this.fit();
@@ -144,7 +144,16 @@ class App {
     const zoom = whole < 0.25 ? Math.min(0.6, room.x / scene.width) : whole;
     const x = GUTTER + (box.width - GUTTER - scene.width * zoom) / 2, y = (box.height - scene.height * zoom) / 2;
     this.camera = { zoom, x, y: Math.max(8, y) };
+    this.fitted = { ...this.camera };
     this.ask();
+  }
+
+  // What nobody has moved yet is fitted again: inside another page there is no room at first.
+  resized() {
+    const { camera, fitted } = this;
+    if (["zoom", "x", "y"].every((name) => camera[name] === fitted[name])) this.fit();
+    this.ask();
+    this.panel.refresh();
   }
 
   // Where the whole graph cannot be seen, the picture goes with the wave.

@@ -336,6 +336,8 @@ class Pane {
       if (block?.kind === "module") app.open(block.module);
     });
     canvas.addEventListener("wheel", (event) => {
+      // Inside another page the wheel belongs to that page, or nobody could scroll past.
+      if (window.parent !== window && !event.ctrlKey && !event.metaKey) return;
       event.preventDefault();
       const box = canvas.getBoundingClientRect();
       if (event.ctrlKey || event.metaKey || Math.abs(event.deltaY) >= 40 || event.deltaMode) {
