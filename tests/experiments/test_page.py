@@ -8,6 +8,7 @@ import pytest
 
 from dendrax.experiments._contents import _command, make_report
 from dendrax.experiments._page import html_page
+from dendrax.experiments._report import write_report
 from dendrax.experiments._store import Finding
 from dendrax.experiments._story import INTRODUCTION
 from tests.experiments import findings as made
@@ -85,6 +86,14 @@ def test_a_page_without_pictures_begins_with_the_wave():
     page = html_page(make_report(made.everything(), seed=0, quick=False, missing=[]))
     assert "<iframe" not in page
     in_order(page, "The error wave", "What this is", "Claims", "Table 1", "How it was measured")
+
+
+def test_markdown_has_the_order_of_the_page(tmp_path):
+    report = make_report(made.everything(), seed=0, quick=True, missing=[])
+    write_report(report, tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    wave = "![The error wave of Z-IL (FC-ResNet)]"
+    in_order(text, wave, INTRODUCTION[0], "## Claims", "## Table 1", "## Pictures", "- command:")
 
 
 @pytest.mark.parametrize(
