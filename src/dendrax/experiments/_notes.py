@@ -19,8 +19,9 @@ TABLE2 = (
     f"The paper's times are those of two graphics cards; only the ratios compare. {_RESNET}"
 )
 TABLE3 = (
-    "As Table 1. no level-timed update: all weights learn at the end. initial error: value nodes "
-    "start beside their predictions. overflow: the dynamics left the range of the dtype. "
+    "As Table 1. no level-timed update: all weights learn at the end. initial error: at the "
+    "start, value nodes differ from their predictions by noise. overflow: the dynamics "
+    "left the range of the dtype. "
     f"{_RESNET}"
 )
 NETWORKS = "Models of dendrax.models; weights drawn in float32."
