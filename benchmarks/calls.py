@@ -19,6 +19,7 @@ from rich.table import Table
 
 import dendrax
 from benchmarks.timing import interleaved
+from dendrax._words import ProblemName
 from dendrax.models import problem
 
 LENGTHS = (500, 5_000, 50_000)
@@ -79,7 +80,7 @@ def run(console: Console, seconds: float, longest: int) -> list[Row]:
         ]
 
 
-def _model(name: str, *, small: bool) -> Case:
+def _model(name: ProblemName, *, small: bool) -> Case:
     p = problem(name, small=small)
     return p.name, lambda: lambda *args: p.loss(*args), (p.model, p.inputs, p.target)
 

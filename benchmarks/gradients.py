@@ -12,6 +12,7 @@ from rich.table import Table
 
 import dendrax
 from benchmarks.timing import build, interleaved, temporary_bytes
+from dendrax._words import ProblemName
 from dendrax.models import Problem, problem
 
 MODELS = (
@@ -45,7 +46,7 @@ class Row:
     num_runs: int
 
 
-def run(console: Console, names: Sequence[str], seconds: float) -> list[Row]:
+def run(console: Console, names: Sequence[ProblemName], seconds: float) -> list[Row]:
     """Measure each model for about ``seconds``."""
     rows = []
     with Progress(console=console, transient=True) as progress:

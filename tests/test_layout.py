@@ -9,6 +9,7 @@ import dendrax
 
 ROOT = pathlib.Path(dendrax.__file__).parent
 FLOW = (
+    "_words",
     "_compat",
     "_errors",
     "_extras",

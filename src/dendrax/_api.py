@@ -28,7 +28,6 @@ from dendrax._check_graph import checked
 from dendrax._errors import complain, one_of, public, speaking_as
 from dendrax._flatten import flatten
 from dendrax._gradient import (
-    RECORDS,
     Result,
     as_flat,
     flat_target,
@@ -41,11 +40,10 @@ from dendrax._graph import Graph
 from dendrax._level import LevelledGraph, level_graph
 from dendrax._network import evaluate
 from dendrax._relax import Relaxation
-from dendrax._vertices import CHOICES, with_vertices
+from dendrax._vertices import with_vertices
 from dendrax._wavefront import Tape, send_back
+from dendrax._words import RECORDS, VERTICES, Record, Vertices
 from dendrax.rules import ZIL, Rule, Timed
-
-VERTICES = ("primitive", *CHOICES)
 
 
 def value_and_grad(
@@ -54,7 +52,7 @@ def value_and_grad(
     has_aux: bool = False,
     *,
     rule: Rule = ZIL(),
-    vertices: str | None = None,
+    vertices: Vertices | None = None,
 ) -> Callable[..., tuple[Any, Any]]:
     """As `jax.value_and_grad`, with the gradient found by a predictive-coding rule.
 
@@ -87,7 +85,7 @@ def grad(
     has_aux: bool = False,
     *,
     rule: Rule = ZIL(),
-    vertices: str | None = None,
+    vertices: Vertices | None = None,
 ) -> Callable[..., Any]:
     """As `jax.grad`, with the gradient found by a predictive-coding rule.
 
@@ -115,7 +113,7 @@ def grad(
 
 
 def _value_and_grad(
-    name: str, fun: Any, argnums: Any, has_aux: bool, rule: Rule, vertices: str | None
+    name: str, fun: Any, argnums: Any, has_aux: bool, rule: Rule, vertices: Vertices | None
 ) -> Callable[..., tuple[Any, Any]]:
     with speaking_as(name):
         check_settings(fun, rule, vertices)
@@ -159,7 +157,7 @@ def vjp(
     *primals: Any,
     has_aux: bool = False,
     rule: Rule = ZIL(),
-    vertices: str | None = None,
+    vertices: Vertices | None = None,
 ) -> Any:
     """As `jax.vjp`, with the pullback found by a predictive-coding rule.
 
@@ -211,7 +209,7 @@ def _pull_wave(call: Call, avals: tuple[Any, ...], tape: Tape, cotangent: Any) -
 def _pull_dynamics(
     graph: Graph,
     rule: Rule,
-    vertices: str,
+    vertices: Vertices,
     call: Call,
     avals: tuple[Any, ...],
     leaves: Any,
@@ -257,7 +255,7 @@ def trace(
     fun: Callable[..., Any],
     *args: Any,
     argnums: int | Sequence[int] = 0,
-    vertices: str = "primitive",
+    vertices: Vertices = "primitive",
 ) -> Graph:
     """The computational graph of a function: inner jits opened, scans unrolled.
 
@@ -333,7 +331,7 @@ def run(
     rule: Rule,
     *args: Any,
     target: Any = None,
-    record: str | Sequence[str] = (),
+    record: Record | Sequence[Record] = (),
 ) -> Result:
     """Run a rule on a traced graph and look inside.
 

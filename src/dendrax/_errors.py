@@ -6,11 +6,12 @@ Errors have the type that JAX itself would raise (``TypeError``, ``ValueError``,
 
 import contextlib
 import contextvars
+import difflib
 import functools
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -99,6 +100,17 @@ def one_of(setting: str, value: Any, allowed: tuple[Any, ...]) -> None:
     """Raise ``ValueError`` unless ``value`` is one of the ``allowed`` values of a setting."""
     if not any(value is choice or value == choice for choice in allowed):
         choices = ", ".join(repr(choice) for choice in allowed)
+        words = [choice for choice in allowed if isinstance(choice, str)]
+        close = nearest(value, words) if isinstance(value, str) else ""
         raise complain(
-            ValueError, f"{setting}={value!r} is not known.", remedy=f"Use one of: {choices}."
+            ValueError,
+            f"{setting}={value!r} is not known.{close}",
+            remedy=f"Use one of: {choices}.",
         )
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """A question, if one of the words is close."""
+    lower = {known.lower(): known for known in words}
+    close = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.5)
+    return f" Did you mean {lower[close[0]]!r}?" if close else ""

@@ -24,9 +24,8 @@ from dendrax._network import Clamp, constant_error, evaluate
 from dendrax._relax import Outcome, Relaxation, run_relaxation
 from dendrax._vertices import with_vertices
 from dendrax._wavefront import Tape, port, record, send_back
+from dendrax._words import RECORDS, Vertices
 from dendrax.rules import Rule, Timed
-
-RECORDS = ("energy", "x", "mu", "epsilon", "statistics")
 
 
 class Moment(Mapping[Any, Any]):
@@ -194,7 +193,7 @@ def record_graph(graph: Graph, leaves: Sequence[Any]) -> tuple[list[Any], Tape]:
 
 
 def run_loss_over_time(
-    graph: Graph, leaves: Sequence[Any], rule: Rule, vertices: str
+    graph: Graph, leaves: Sequence[Any], rule: Rule, vertices: Vertices
 ) -> tuple[list[Any], list[Any]]:
     """Outputs and leaf errors of a loss (the first output) by the dynamics of a rule."""
     errors = [1.0] + [None] * (len(graph.outputs) - 1)
@@ -202,7 +201,7 @@ def run_loss_over_time(
 
 
 def run_over_time(
-    graph: Graph, rule: Rule, vertices: str, leaves: Sequence[Any], errors: Sequence[Any]
+    graph: Graph, rule: Rule, vertices: Vertices, leaves: Sequence[Any], errors: Sequence[Any]
 ) -> tuple[list[Any], list[Any]]:
     """Outputs and leaf errors by a rule's dynamics, for a constant error at each output."""
     shown = checked(with_vertices(checked(flatten(graph)), vertices))

@@ -7,7 +7,6 @@ literals: nothing that a text holds is ever run.
 from __future__ import annotations
 
 import ast
-import difflib
 import hashlib
 import inspect
 import pathlib
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dendrax._errors import complain, is_ours
+from dendrax._errors import complain, is_ours, nearest
 from dendrax._user_code import attribute_of, imported, rules
 from dendrax.rules import Rule
 
@@ -200,10 +199,3 @@ def check_keys(where: str, keys: Iterable[str], allowed: Iterable[str]) -> None:
                 f"{where} has no setting {key!r}.{nearest(key, allowed)}",
                 remedy=f"Its settings: {', '.join(allowed) or 'none'}.",
             )
-
-
-def nearest(word: str, words: Iterable[str]) -> str:
-    """A question, if one of the words is close."""
-    lower = {known.lower(): known for known in words}
-    close = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.5)
-    return f" Did you mean {lower[close[0]]!r}?" if close else ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from dendrax._words import Vertices
+
 
 class Rule:
     """A way to assign errors to the vertices of a graph and gradients to its leaves.
@@ -12,4 +14,4 @@ class Rule:
     choice of vertices that it is meant for.
     """
 
-    vertices: ClassVar[str] = "layer"
+    vertices: ClassVar[Vertices] = "layer"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import dendrax
+from dendrax._words import RULE_NAMES
 from dendrax.rules import Rule
 
 
@@ -21,12 +22,7 @@ class BadInput(Exception):
 
 def rules() -> dict[str, type[Rule]]:
     """The rules by name."""
-    return {name: value for name, value in vars(dendrax).items() if is_rule(value)}
-
-
-def is_rule(value: Any) -> bool:
-    """Whether it is a class of rules."""
-    return isinstance(value, type) and issubclass(value, Rule)
+    return {name: getattr(dendrax.rules, name) for name in RULE_NAMES}
 
 
 def imported(name: str) -> Any:

@@ -22,16 +22,17 @@ from dendrax._errors import complain
 from dendrax._graph import Detail, Graph, Port, Vertex, with_unique_names
 from dendrax._layers import Layers, active_ports
 from dendrax._open import is_marked
+from dendrax._words import Vertices
 
 
-def with_vertices(graph: Graph, vertices: str) -> Graph:
+def with_vertices(graph: Graph, vertices: Vertices) -> Graph:
     """A flat graph of operations with the chosen vertices."""
     if vertices == "primitive":
         return graph
     return group_graph(graph, choose_nodes(graph, vertices))
 
 
-def choose_nodes(graph: Graph, vertices: str) -> tuple[Port, ...]:
+def choose_nodes(graph: Graph, vertices: Vertices) -> tuple[Port, ...]:
     """The value nodes of a flat graph of operations, in program order."""
     roots = {port for port, root in zip(graph.outputs, graph.roots, strict=True) if root}
     chosen = CHOICES[vertices](graph)
@@ -59,7 +60,7 @@ def _layer_ends(graph: Graph) -> set[Port]:
     return Layers(graph).ends() | _marks(graph)
 
 
-CHOICES: dict[str, Callable[[Graph], set[Port]]] = {
+CHOICES: dict[Vertices, Callable[[Graph], set[Port]]] = {
     "layer": _layer_ends,
     "marked": _only_marks,
 }

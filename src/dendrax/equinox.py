@@ -12,6 +12,7 @@ from typing import Any
 from dendrax._api import check_settings, value_and_grad
 from dendrax._errors import complain, speaking_as
 from dendrax._extras import require_extra
+from dendrax._words import Vertices
 from dendrax.rules import ZIL, Rule
 
 with require_extra("dendrax.equinox", "models"):
@@ -23,7 +24,7 @@ def filter_value_and_grad(
     *,
     has_aux: bool = False,
     rule: Rule = ZIL(),
-    vertices: str | None = None,
+    vertices: Vertices | None = None,
 ) -> Callable[..., Any]:
     """As `equinox.filter_value_and_grad`, with the gradient found by a predictive-coding rule.
 
@@ -60,7 +61,7 @@ def filter_grad(
     *,
     has_aux: bool = False,
     rule: Rule = ZIL(),
-    vertices: str | None = None,
+    vertices: Vertices | None = None,
 ) -> Callable[..., Any]:
     """As `equinox.filter_grad`, with the gradient found by a predictive-coding rule.
 
@@ -95,7 +96,7 @@ class _ValueAndGrad(eqx.Module):
     name: str = eqx.field(static=True)
     has_aux: bool = eqx.field(static=True)
     rule: Rule = eqx.field(static=True)
-    vertices: str | None = eqx.field(static=True)
+    vertices: Vertices | None = eqx.field(static=True)
 
     @property
     def __wrapped__(self) -> Callable[..., Any]:
@@ -134,7 +135,7 @@ def _wrapped(
     fun: Callable[..., Any],
     has_aux: bool,
     rule: Rule,
-    vertices: str | None,
+    vertices: Vertices | None,
 ) -> Callable[..., Any]:
     name = f"dendrax.equinox.{name}"
     with speaking_as(name):

@@ -18,6 +18,7 @@ from dendrax import _api
 from dendrax._call import as_pair, normalise_argnums
 from dendrax._errors import complain, speaking_as
 from dendrax._extras import require_extra
+from dendrax._words import Vertices
 from dendrax.rules import ZIL, Rule
 
 with require_extra("dendrax.nnx", "nnx"):
@@ -34,7 +35,7 @@ def value_and_grad(
     argnums: Argnums = 0,
     has_aux: bool = False,
     rule: Rule = ZIL(),
-    vertices: str | None = None,
+    vertices: Vertices | None = None,
 ) -> Callable[..., Any]:
     """As `flax.nnx.value_and_grad`, with the gradient found by a predictive-coding rule.
 
@@ -74,7 +75,7 @@ def grad(
     argnums: Argnums = 0,
     has_aux: bool = False,
     rule: Rule = ZIL(),
-    vertices: str | None = None,
+    vertices: Vertices | None = None,
 ) -> Callable[..., Any]:
     """As `flax.nnx.grad`, with the gradient found by a predictive-coding rule.
 
@@ -109,7 +110,7 @@ def grad(
 
 
 def _value_and_grad(
-    name: str, f: Any, argnums: Argnums, has_aux: bool, rule: Rule, vertices: str | None
+    name: str, f: Any, argnums: Argnums, has_aux: bool, rule: Rule, vertices: Vertices | None
 ) -> Callable[..., tuple[Any, Any]]:
     with speaking_as(name):
         _api.check_settings(f, rule, vertices)

@@ -29,6 +29,7 @@ from dendrax._level import level_graph
 from dendrax._network import Clamp, Network, evaluate, wire
 from dendrax._relax import Relaxation
 from dendrax._vertices import Group
+from dendrax._words import Vertices
 from dendrax.rules import ZIL, Rule, Timed
 
 # Where a quantity is: at a vertex (by index), or in the delay line on an edge.
@@ -92,7 +93,7 @@ def audit(
     *args: Any,
     rule: Rule = ZIL(),
     argnums: int | Sequence[int] = 0,
-    vertices: str | None = None,
+    vertices: Vertices | None = None,
 ) -> Audit:
     """Which vertices' quantities each update of a rule reads in one time step.
 

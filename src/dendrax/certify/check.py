@@ -12,6 +12,7 @@ import numpy as np
 from dendrax._api import value_and_grad
 from dendrax._call import check_parameters, flatten_arguments, normalise_argnums
 from dendrax._errors import public
+from dendrax._words import Vertices
 from dendrax.rules import ZIL, Rule
 
 
@@ -72,7 +73,7 @@ def check(
     *args: Any,
     rule: Rule = ZIL(),
     argnums: int | Sequence[int] = 0,
-    vertices: str | None = None,
+    vertices: Vertices | None = None,
 ) -> Certificate:
     """Compare a rule's gradient with `jax.grad`'s, parameter by parameter, both under `jax.jit`.
 

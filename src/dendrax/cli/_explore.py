@@ -11,6 +11,7 @@ from rich.console import Console
 from dendrax._errors import speaking_as
 from dendrax._named import find_rule, read_named
 from dendrax._user_code import BadInput
+from dendrax._words import Vertices
 from dendrax.cli._function import evaluated, find_function
 from dendrax.cli._speaking import say, speaking
 from dendrax.draw import explore
@@ -26,7 +27,7 @@ def run(
     target: str | None,
     argnums: str,
     rules: Sequence[str],
-    vertices: str | None,
+    vertices: Vertices | None,
     out: pathlib.Path,
     show: bool,
 ) -> None:

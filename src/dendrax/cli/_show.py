@@ -9,6 +9,7 @@ from rich.text import Text
 
 import dendrax
 from dendrax import LevelledGraph
+from dendrax._words import Vertices
 from dendrax.cli._explore import NOT_TRACED, numbers
 from dendrax.cli._function import find_function
 from dendrax.cli._speaking import speaking
@@ -21,7 +22,7 @@ def run(
     *,
     arguments: str | None,
     argnums: str,
-    vertices: str,
+    vertices: Vertices,
     most: int,
     time: bool,
 ) -> None:

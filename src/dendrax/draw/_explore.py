@@ -20,6 +20,7 @@ from dendrax._gradient import Result, clamp_for, flat_target
 from dendrax._graph import Edge, Graph, Vertex
 from dendrax._level import LevelledGraph
 from dendrax._network import Clamp
+from dendrax._words import Vertices
 from dendrax.draw._file import check_writable, write
 from dendrax.draw._record import (
     MAX_CODES,
@@ -54,7 +55,7 @@ def explore(
     *args: Any,
     argnums: int | Sequence[int] = 0,
     rule: Rule | tuple[Rule, ...] = ZIL(),
-    vertices: str | None = None,
+    vertices: Vertices | None = None,
     target: Any = None,
     path: str | os.PathLike[str] = "explorer.html",
     title: str | None = None,

@@ -6,11 +6,12 @@ import contextlib
 import os
 import pathlib
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from dendrax._errors import complain, one_of, public
 from dendrax._graph import Graph
 from dendrax._level import LevelledGraph
+from dendrax._words import LAYOUTS, Layout
 from dendrax.draw._circuit import check_small, circuit_scene
 from dendrax.draw._dot import dot_places, has_dot
 from dendrax.draw._drawing import Places, drawn, own_places
@@ -19,7 +20,6 @@ from dendrax.draw._paint import painted
 from dendrax.draw._plan import Plan, plan
 from dendrax.draw._scene import Scene, as_svg
 
-LAYOUTS = ("auto", "dot", "own")
 MOST_SHAPES = 60  # of a larger graph the shapes would cover the picture
 MOST_IN_NOTEBOOK = 400
 MOST_EXTENT = 100_000
@@ -51,7 +51,7 @@ def graph(
     graph: Graph | LevelledGraph,
     path: str | os.PathLike[str] | None = None,
     *,
-    layout: Literal["auto", "dot", "own"] = "auto",
+    layout: Layout = "auto",
     shapes: bool | None = None,
     silent: bool = False,
 ) -> Picture:
@@ -120,7 +120,7 @@ def circuit(graph: Graph | LevelledGraph, path: str | os.PathLike[str] | None = 
     return _done(circuit_scene(planned), path)
 
 
-def _places(planned: Plan, layout: str) -> Places:
+def _places(planned: Plan, layout: Layout) -> Places:
     if layout == "dot":
         return dot_places(planned)
     if layout == "auto" and len(planned.seen) + planned.num_delays <= MOST_FOR_DOT and has_dot():

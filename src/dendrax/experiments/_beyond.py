@@ -16,6 +16,7 @@ import numpy as np
 
 import dendrax
 from dendrax import IL, ZIL
+from dendrax._words import Vertices
 from dendrax.draw._plots import wave_sizes
 from dendrax.experiments._divergence import distance_between, predict
 from dendrax.experiments._library import Library
@@ -34,7 +35,7 @@ class Series:
     plot: str
     label: str
     model: str
-    vertices: str
+    vertices: Vertices
     rules: dict[float, Rule]
 
 

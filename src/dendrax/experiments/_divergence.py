@@ -77,7 +77,7 @@ def _vertices(subject: Subject, column: str) -> str:
     return subject.graph if column == "dynamics" else "layer"
 
 
-def _gradients(column: str, vertices: str, batch: Batch) -> tuple[Any, Any]:
+def _gradients(column: str, vertices: Any, batch: Batch) -> tuple[Any, Any]:
     """The gradient of the rule in this column, and backpropagation's."""
     graph = dendrax.trace(predict, batch.model, batch.inputs, vertices=vertices)
     record = ("energy",) if column == "dynamics" else ()

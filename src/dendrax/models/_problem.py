@@ -9,6 +9,9 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import DTypeLike
 
+from dendrax._errors import nearest
+from dendrax._words import PROBLEM_NAMES, ProblemName
+
 from ._cnn import CNN
 from ._dtype import astype
 from ._layers import normal
@@ -116,7 +119,7 @@ def squared_error_loss(model: Any, inputs: jax.Array, target: jax.Array) -> jax.
 
 
 def problem(
-    name: str,
+    name: ProblemName,
     *,
     key: jax.Array | None = None,
     dtype: DTypeLike = jnp.float32,
@@ -147,7 +150,8 @@ def problem(
     """
     if name not in _BUILDERS:
         raise ValueError(
-            f"dendrax.models.problem: unknown name {name!r}. Choose from {', '.join(PROBLEMS)}."
+            f"dendrax.models.problem: unknown name {name!r}.{nearest(str(name), PROBLEMS)} "
+            f"Choose from {', '.join(PROBLEMS)}."
         )
     model_key, inputs_key, target_key = jax.random.split(_default(key), 3)
     model, shape, loss = _BUILDERS[name](small, model_key)
@@ -232,7 +236,7 @@ def _transformer12(small: bool, key: jax.Array) -> _Draft:
     return _transformer(small, key, num_layers=12)
 
 
-_BUILDERS: dict[str, Callable[[bool, jax.Array], _Draft]] = {
+_BUILDERS: dict[ProblemName, Callable[[bool, jax.Array], _Draft]] = {
     "mlp": _mlp,
     "cnn": _cnn,
     "rnn": _rnn,
@@ -244,4 +248,4 @@ _BUILDERS: dict[str, Callable[[bool, jax.Array], _Draft]] = {
     "mlp100": _mlp100,
 }
 
-PROBLEMS: tuple[str, ...] = tuple(_BUILDERS)
+PROBLEMS = PROBLEM_NAMES

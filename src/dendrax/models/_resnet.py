@@ -1,10 +1,10 @@
 """Residual networks: fully connected, as the paper's appendix has it, and ResNet18."""
 
-from typing import Literal
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+
+from dendrax._words import STEMS, Stem
 
 from ._layers import Activation, BatchNorm, Conv, Linear, max_pool
 from ._sizes import checked_sizes
@@ -101,7 +101,7 @@ class ResNet18(eqx.Module):
         out_size: int = 10,
         *,
         width: int = 64,
-        stem: Literal["cifar", "imagenet"] = "cifar",
+        stem: Stem = "cifar",
         key: jax.Array,
     ):
         """**Arguments:**
@@ -113,7 +113,7 @@ class ResNet18(eqx.Module):
             one of stride 2 and a max pooling.
         - `key`: the PRNG key for the initial parameters.
         """
-        if stem not in ("cifar", "imagenet"):
+        if stem not in STEMS:
             raise ValueError(
                 f'dendrax.models.ResNet18: stem must be "cifar" or "imagenet", got {stem!r}.'
             )

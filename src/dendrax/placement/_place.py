@@ -26,6 +26,7 @@ from dendrax._flatten import flatten
 from dendrax._gradient import is_wave, relaxed_graph
 from dendrax._graph import Graph
 from dendrax._vertices import with_vertices
+from dendrax._words import Vertices
 from dendrax.placement._blocks import partition
 from dendrax.placement._cut import work
 from dendrax.placement._inputs import Inputs, piece_of
@@ -43,7 +44,7 @@ def place(
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     rule: Rule = ZIL(),
-    vertices: str | None = None,
+    vertices: Vertices | None = None,
     micro_batches: int = 1,
     batch_argnums: int | Sequence[int] | None = None,
     cuts: Sequence[int] | None = None,

@@ -13,6 +13,7 @@ from dendrax._errors import complain
 from dendrax._graph import Edge
 from dendrax._level import LevelledGraph
 from dendrax._rule import Rule
+from dendrax._words import Vertices
 
 
 class Timed(Rule, abc.ABC):
@@ -22,7 +23,7 @@ class Timed(Rule, abc.ABC):
     time (`dendrax._dynamics`) with the delays and the schedule that it gives.
     """
 
-    vertices: ClassVar[str] = "primitive"
+    vertices: ClassVar[Vertices] = "primitive"
 
     @property
     def has_time(self) -> bool:

@@ -9,6 +9,7 @@ from dendrax._equations import prediction_error, value_change
 from dendrax._graph import Flow, Port, Vertex
 from dendrax._network import Network, Values
 from dendrax._relax import View
+from dendrax._words import Start
 from dendrax.rules._start import start_at
 
 
@@ -66,7 +67,7 @@ def moved(x: Values, gamma: float, slope: Values) -> Values:
     return {port: value + gamma * slope[port] for port, value in x.items()}
 
 
-def start_values(net: Network, init: str | Callable[[Vertex, Any], Any]) -> Values:
+def start_values(net: Network, init: Start | Callable[[Vertex, Any], Any]) -> Values:
     """The value nodes at their start."""
     begin = start_at(init)
     if begin is None:

@@ -8,6 +8,7 @@ from typing import Any
 from dendrax._errors import complain, one_of
 from dendrax._graph import Port, Vertex
 from dendrax._network import Network
+from dendrax._words import BATCH_LOSSES, BatchLoss
 from dendrax.rules._base import check_positive
 
 Precision = float | Callable[[Vertex], float]
@@ -19,13 +20,13 @@ def check_precision(rule: str, precision: Any, batch: Any) -> None:
         remedy = "Larger than 1 brings IL nearer to backpropagation, smaller takes it further away."
         check_positive(f"{rule}: precision", precision, remedy)
     if isinstance(batch, bool) or not isinstance(batch, int):
-        one_of(f"{rule}: batch", batch, (None, "mean"))
+        one_of(f"{rule}: batch", batch, (None, *BATCH_LOSSES))
     elif batch < 1:
         raise complain(ValueError, f"{rule}: batch={batch} is not the size of a batch.")
 
 
 def precisions(
-    rule: str, precision: Precision, batch: str | int | None, net: Network, pieces: int = 1
+    rule: str, precision: Precision, batch: BatchLoss | int | None, net: Network, pieces: int = 1
 ) -> Mapping[Port, float]:
     """π of each value node. The network may see only one of several ``pieces`` of the batch."""
     chosen = {

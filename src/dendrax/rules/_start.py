@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from dendrax._dynamics import Init
 from dendrax._errors import complain, one_of
 from dendrax._graph import Vertex
+from dendrax._words import STARTS, Start
 
 
 def _noise(vertex: Vertex, mu: Any) -> Any:
@@ -24,10 +25,10 @@ def _zeros(vertex: Vertex, mu: Any) -> Any:
     return jnp.zeros_like(mu)
 
 
-_STARTS: dict[str, Init | None] = {"forward": None, "zeros": _zeros, "noise": _noise}
+_STARTS: dict[Start, Init | None] = {"forward": None, "zeros": _zeros, "noise": _noise}
 
 
-def start_at(init: str | Init) -> Init | None:
+def start_at(init: Start | Init) -> Init | None:
     """The function that starts value nodes; ``None`` for the forward pass."""
     return _checked(init) if callable(init) else _STARTS[init]
 
@@ -50,4 +51,4 @@ def _checked(init: Init) -> Init:
 def check_init(rule: str, init: Any) -> None:
     """A start is one of the named ones, or a function."""
     if not callable(init):
-        one_of(f"{rule}: init", init, tuple(_STARTS))
+        one_of(f"{rule}: init", init, STARTS)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from dendrax._graph import Flow, Graph, Port
 from dendrax._network import Network, Pullbacks, Values
 from dendrax._relax import Relaxation, Step, View
+from dendrax._words import BatchLoss
 from dendrax.rules._base import (
     as_floats,
     check_gamma,
@@ -67,7 +68,7 @@ class ErrorPC(Relaxation):
     gamma: float = 0.1
     precision: Precision = 1.0
     tol: float | None = None
-    batch: str | int | None = None
+    batch: BatchLoss | int | None = None
 
     def __post_init__(self) -> None:
         check_num_steps("ErrorPC", self.num_steps, "5 to 20 are enough.")

@@ -12,6 +12,7 @@ from dendrax._errors import complain, one_of
 from dendrax._graph import Graph, Port, Vertex
 from dendrax._network import Network, Values
 from dendrax._relax import Relaxation, Step, View
+from dendrax._words import BatchLoss, Start
 from dendrax.rules._base import (
     as_floats,
     check_gamma,
@@ -93,10 +94,10 @@ class IL(Relaxation):
     num_steps: int = 20
     gamma: float = 0.1
     precision: Precision = 1.0
-    init: str | Callable[[Vertex, Any], Any] = "forward"
+    init: Start | Callable[[Vertex, Any], Any] = "forward"
     optimizer: Any = None
     tol: float | None = None
-    batch: str | int | None = None
+    batch: BatchLoss | int | None = None
     levelled: bool = False
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from dendrax._errors import one_of
 from dendrax._graph import Graph, Port, Vertex
 from dendrax._network import Network, Values
 from dendrax._relax import Relaxation, Step, View
+from dendrax._words import BatchLoss, Start
 from dendrax.rules._base import (
     as_floats,
     check_gamma,
@@ -72,8 +73,8 @@ class IncrementalPC(Relaxation):
     gamma: float = 0.1
     learning_rate: float = 0.001
     precision: Precision = 1.0
-    init: str | Callable[[Vertex, Any], Any] = "forward"
-    batch: str | int | None = None
+    init: Start | Callable[[Vertex, Any], Any] = "forward"
+    batch: BatchLoss | int | None = None
     levelled: bool = False
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dendrax import data, models
-from dendrax._errors import complain
+from dendrax._errors import complain, nearest
 from dendrax._memory import check_memory, size_of
 from dendrax._named import Named, call_named, find_named
 from dendrax.data._arguments import integer
@@ -178,7 +178,9 @@ def _activation(name: str) -> Any:
     if name not in _ACTIVATIONS:
         known = ", ".join(_ACTIVATIONS)
         raise complain(
-            ValueError, f"there is no activation {name!r}.", remedy=f"Use one of: {known}."
+            ValueError,
+            f"there is no activation {name!r}.{nearest(str(name), _ACTIVATIONS)}",
+            remedy=f"Use one of: {known}.",
         )
     return _ACTIVATIONS[name]
 

@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dendrax._errors import complain
+from dendrax._words import Sharding
 
 AXIS = "data"
 _SMALL = 1024  # numbers; what is smaller is not worth spreading
@@ -68,7 +69,7 @@ class Devices:
         return _assemble(shares, len(indices), sharding)
 
 
-def all_devices(sharding: str = "replicated", batch_size: int | None = None) -> Devices:
+def all_devices(sharding: Sharding = "replicated", batch_size: int | None = None) -> Devices:
     """All devices of all processes."""
     found = jax.devices()
     if batch_size is not None and batch_size % len(found):

@@ -19,11 +19,12 @@ from dendrax._graph import Graph, Port, Vertex
 from dendrax._level import level_graph
 from dendrax._network import Clamp, evaluate
 from dendrax._relax import Relaxation
+from dendrax._words import Vertices
 from dendrax.rules import Rule
 
 
 def first_nonfinite(
-    fun: Callable[..., Any], *args: Any, rule: Rule, vertices: str | None = None
+    fun: Callable[..., Any], *args: Any, rule: Rule, vertices: Vertices | None = None
 ) -> str:
     """A sentence that names the first vertex of a loss at which something is not finite.
 

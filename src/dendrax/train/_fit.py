@@ -11,8 +11,9 @@ from typing import Any
 
 import jax
 
-from dendrax._api import VERTICES, check_rule
+from dendrax._api import check_rule
 from dendrax._errors import complain, one_of, public, warn
+from dendrax._words import VERTICES, Vertices
 from dendrax.data._arguments import expanded
 from dendrax.rules import ZIL, Rule
 from dendrax.train._bar import Bar
@@ -55,7 +56,7 @@ def fit(
     *,
     optimizer: Any,
     rule: Rule = ZIL(),
-    vertices: str | None = None,
+    vertices: Vertices | None = None,
     test: Any = None,
     measure: Callable[..., dict[str, Any]] | None = None,
     state: Any = None,

@@ -10,18 +10,17 @@ import jax
 import jax.numpy as jnp
 
 from dendrax._errors import complain, one_of, public, warn
+from dendrax._words import WHICH, Which
 from dendrax.data._arguments import expanded
 from dendrax.train._checkpoint import Checkpoints
 from dendrax.train._folder import fixed_settings, read_about
 from dendrax.train._task import take_apart
 from dendrax.train._update import State
 
-WHICH = ("best", "last")
-
 
 @public("dendrax.train.load")
 def load(
-    folder: str | os.PathLike[str], model: Any, *, state: Any = None, which: str = "best"
+    folder: str | os.PathLike[str], model: Any, *, state: Any = None, which: Which = "best"
 ) -> Any:
     """The model that a run has learned.
 

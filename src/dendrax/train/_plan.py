@@ -40,6 +40,7 @@ from dendrax._named import (
     read_named,
 )
 from dendrax._user_code import rules
+from dendrax._words import Vertices
 from dendrax.data._arguments import expanded
 from dendrax.train._catalogue import DATA, MODELS, find_data, find_model, loss_of, measure_of
 from dendrax.train._engine import Moment
@@ -67,7 +68,7 @@ class Plan:
     optimizer: Named | None
     schedule: Named
     settings: Settings
-    vertices: str | None = None
+    vertices: Vertices | None = None
 
     @public("dendrax.train.Plan.fit")
     def fit(

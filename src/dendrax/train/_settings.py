@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dendrax._errors import complain, one_of, public
+from dendrax._words import MODES, NONFINITE, SHARDINGS, Mode, NonFinite, Sharding
 from dendrax.data._arguments import integer, seed_number
-
-NONFINITE = ("stop", "skip", "allow")
-SHARDING = ("replicated", "fsdp", "levels")
-MODES = ("min", "max")
 
 
 @dataclass(frozen=True)
@@ -52,9 +49,9 @@ class Settings:
     keep: int = 3
     patience: int | None = None
     monitor: str | None = None
-    mode: str = "min"
-    nonfinite: str = "stop"
-    sharding: str = "replicated"
+    mode: Mode = "min"
+    nonfinite: NonFinite = "stop"
+    sharding: Sharding = "replicated"
     chunks: int | None = None
     micro_batches: int = 1
 
@@ -68,7 +65,7 @@ class Settings:
         object.__setattr__(self, "seed", seed_number(self.seed))
         one_of("mode", self.mode, MODES)
         one_of("nonfinite", self.nonfinite, NONFINITE)
-        one_of("sharding", self.sharding, SHARDING)
+        one_of("sharding", self.sharding, SHARDINGS)
         if self.mode == "max" and self.monitor is None:
             raise complain(
                 ValueError,

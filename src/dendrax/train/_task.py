@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from dendrax import _api
 from dendrax._errors import complain, public
+from dendrax._words import Vertices
 from dendrax.rules import Rule
 
 
@@ -64,7 +65,7 @@ class Task:
     parts: Parts
     loss: Callable[..., Any]
     rule: Rule
-    vertices: str | None
+    vertices: Vertices | None
     optimizer: Any
     measure: Callable[..., dict[str, Any]] | None
     has_state: bool
