@@ -15,6 +15,7 @@ GROUPS = {
         'pip install -e ".[test,zoo]" in an environment of its own',
     ),
     "tests/data/test_full_sets.py": ("of full data sets", "dendrax data names the commands"),
+    "pyright is not installed": ("of types", 'pip install "pyright[nodejs]", or make lint'),
     "could not import 'ale_py'": ("of Atari games", "pip install ale-py"),
 }
 

@@ -1,27 +1,99 @@
-"""dendrax: predictive coding for any JAX function."""
+"""dendrax: predictive coding for any JAX function.
 
-from dendrax import draw as draw
-from dendrax._api import grad as grad
-from dendrax._api import level as level
-from dendrax._api import run as run
-from dendrax._api import trace as trace
-from dendrax._api import value_and_grad as value_and_grad
-from dendrax._api import vjp as vjp
-from dendrax._gradient import Result as Result
-from dendrax._graph import Graph as Graph
-from dendrax._graph import Vertex as Vertex
-from dendrax._level import LevelledGraph as LevelledGraph
-from dendrax._mark import vertex as vertex
-from dendrax.certify import Audit as Audit
-from dendrax.certify import Certificate as Certificate
-from dendrax.certify import audit as audit
-from dendrax.certify import check as check
-from dendrax.draw import explore as explore
-from dendrax.rules import BP as BP
-from dendrax.rules import IL as IL
-from dendrax.rules import ZIL as ZIL
-from dendrax.rules import ErrorPC as ErrorPC
-from dendrax.rules import FixedPrediction as FixedPrediction
-from dendrax.rules import IncrementalPC as IncrementalPC
+- `value_and_grad`, `grad`, `vjp`: as JAX's, by a learning rule. `vertex` marks a function as one
+  elementary function of a network.
+- `ZIL`, `BP`, `IL`, `IncrementalPC`, `FixedPrediction`, `ErrorPC`: the rules.
+- `trace`, `level`, `run`: a function's graph (`Graph` of `Vertex`), its levels (`LevelledGraph`),
+  and a rule on it over time (`Result`).
+- `check`, `audit`: how far a gradient is from JAX's (`Certificate`), what updates read (`Audit`).
+- `explore`: a page on which errors run through a graph.
+
+Submodules, each loaded when it is first used, so that `import dendrax` is all that is typed:
+
+- `dendrax.draw`: pictures and plots. `dendrax.data`: data sets. `dendrax.placement`: levels over
+  devices. `dendrax.rules`, `dendrax.certify`: what is in the lists above, and more of it.
+- With Equinox (`pip install "dendrax[models]"`): `dendrax.models`, and `dendrax.equinox`, its
+  gradients. With Flax (the extra `nnx`): `dendrax.nnx`, its gradients.
+- With Optax, too (the extra `train`): `dendrax.train`, runs that can be stopped and resumed, and
+  `dendrax.agent`, which plays games.
+"""
+
+import importlib as _importlib
+import importlib.util as _util
+import typing as _typing
+
+from dendrax._errors import nearest as _nearest
 
 __version__ = "0.1.0"
+
+if _typing.TYPE_CHECKING:  # what follows for editors and type checkers; at run time see __getattr__
+    from dendrax import agent as agent
+    from dendrax import certify as certify
+    from dendrax import data as data
+    from dendrax import draw as draw
+    from dendrax import equinox as equinox
+    from dendrax import models as models
+    from dendrax import nnx as nnx
+    from dendrax import placement as placement
+    from dendrax import rules as rules
+    from dendrax import train as train
+    from dendrax._api import grad as grad
+    from dendrax._api import level as level
+    from dendrax._api import run as run
+    from dendrax._api import trace as trace
+    from dendrax._api import value_and_grad as value_and_grad
+    from dendrax._api import vjp as vjp
+    from dendrax._gradient import Result as Result
+    from dendrax._graph import Graph as Graph
+    from dendrax._graph import Vertex as Vertex
+    from dendrax._level import LevelledGraph as LevelledGraph
+    from dendrax._mark import vertex as vertex
+    from dendrax.certify import Audit as Audit
+    from dendrax.certify import Certificate as Certificate
+    from dendrax.certify import audit as audit
+    from dendrax.certify import check as check
+    from dendrax.draw import explore as explore
+    from dendrax.rules import BP as BP
+    from dendrax.rules import IL as IL
+    from dendrax.rules import ZIL as ZIL
+    from dendrax.rules import ErrorPC as ErrorPC
+    from dendrax.rules import FixedPrediction as FixedPrediction
+    from dendrax.rules import IncrementalPC as IncrementalPC
+else:  # a checker that saw __getattr__ would believe in any name
+    _NAMES = {
+        "_api": ("grad", "level", "run", "trace", "value_and_grad", "vjp"),
+        "_gradient": ("Result",),
+        "_graph": ("Graph", "Vertex"),
+        "_level": ("LevelledGraph",),
+        "_mark": ("vertex",),
+        "certify": ("Audit", "Certificate", "audit", "check"),
+        "draw": ("explore",),
+        "rules": ("BP", "IL", "ZIL", "ErrorPC", "FixedPrediction", "IncrementalPC"),
+    }
+    _HOME_OF = {name: home for home, names in _NAMES.items() for name in names}
+    # Submodules, and the packages without which they cannot be imported.
+    _NEEDS = {
+        **dict.fromkeys(("certify", "data", "draw", "placement", "rules"), ()),
+        **dict.fromkeys(("equinox", "models"), ("equinox",)),
+        **dict.fromkeys(("agent", "train"), ("equinox", "optax")),
+        "nnx": ("flax",),
+    }
+    # Without submodules: `from dendrax import *` would load them all, and hide Equinox.
+    __all__ = sorted(_HOME_OF)
+
+    def __getattr__(name: str) -> _typing.Any:
+        if name in _NEEDS:
+            return _importlib.import_module(f"dendrax.{name}")
+        if name not in _HOME_OF:
+            public = () if name.startswith("_") else (*_HOME_OF, *_NEEDS)
+            text = f"module 'dendrax' has no attribute {name!r}.{_nearest(name, public)}"
+            raise AttributeError(text, name=name)
+        _importlib.import_module("dendrax._api")  # the core as a whole: its files register rules
+        value = getattr(_importlib.import_module(f"dendrax.{_HOME_OF[name]}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        # What is listed can be had: pydoc, inspect and completion ask for all of it.
+        usable = [name for name, needs in _NEEDS.items() if all(map(_util.find_spec, needs))]
+        return sorted([*_HOME_OF, *usable, "__version__"])

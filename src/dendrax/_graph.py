@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 Kind = Literal["parameter", "data", "internal", "delay"]
+MOST_NAMES = 30  # in an error
 
 
 class Port(NamedTuple):
@@ -77,11 +79,13 @@ class Vertex:
 
 
 class Pictured:
-    """A notebook shows it as a picture, once `dendrax.draw` has said how."""
+    """A notebook shows it as a picture; `dendrax.draw`, loaded for the first one, says how."""
 
     picture: ClassVar[Callable[[Any], str | None] | None] = None
 
     def _repr_svg_(self) -> str | None:
+        if type(self).picture is None:
+            importlib.import_module("dendrax.draw")
         draw = type(self).picture
         return None if draw is None else draw(self)
 
@@ -116,9 +120,16 @@ class Graph(Pictured):
         if isinstance(key, int):
             return self.vertices[key]
         if key not in self._by_name:
-            close = difflib.get_close_matches(key, self._by_name, n=3)
-            raise KeyError(f"the graph has no vertex named {key!r}; the nearest are {close}")
+            raise KeyError(f"the graph has no vertex named {key!r}; {self._near(key)}")
         return self.vertices[self._by_name[key]]
+
+    def _near(self, name: str) -> str:
+        close = difflib.get_close_matches(name, self._by_name, n=3)
+        if close:
+            return f"the nearest are {close}"
+        names = list(self._by_name)
+        more = f", and {len(names) - MOST_NAMES} more" * (len(names) > MOST_NAMES)
+        return f"its vertices are {', '.join(names[:MOST_NAMES])}{more}"
 
     @functools.cached_property
     def _by_name(self) -> dict[str, int]:
