@@ -109,8 +109,8 @@ def one_of(setting: str, value: Any, allowed: tuple[Any, ...]) -> None:
         )
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
-    """A question, if one of the words is close."""
+def nearest(word: str, words: Iterable[str], most: int = 1) -> str:
+    """A question, if some of the words, at ``most`` so many, are close."""
     lower = {known.lower(): known for known in words}
-    close = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.5)
-    return f" Did you mean {lower[close[0]]!r}?" if close else ""
+    close = difflib.get_close_matches(word.lower(), lower, n=most, cutoff=0.5)
+    return f" Did you mean {' or '.join(repr(lower[found]) for found in close)}?" if close else ""

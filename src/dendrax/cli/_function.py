@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dendrax
+from dendrax._errors import nearest
 from dendrax._user_code import BadInput, attribute_of, imported, told
 from dendrax.models import PROBLEMS, problem
 
@@ -40,8 +41,8 @@ def find_function(spec: str, arguments: str | None) -> Function:
     module_name, _, attribute = spec.rpartition(":")
     if not module_name or not attribute:
         raise BadInput(
-            f"'{spec}' names no function. Write module:function or path/to/file.py:function, or "
-            f"one of dendrax' own models: {', '.join(PROBLEMS)}."
+            f"'{spec}' names no function.{nearest(spec, PROBLEMS)} Write module:function or "
+            f"path/to/file.py:function, or one of dendrax' own models: {', '.join(PROBLEMS)}."
         )
     module = imported(module_name)
     fun = attribute_of(module, module_name, attribute)

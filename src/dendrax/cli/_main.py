@@ -2,14 +2,17 @@
 
 import enum
 import pathlib
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import dendrax
+from dendrax import _words
+from dendrax._words import Mode, NonFinite, Sharding, Vertices
+from dendrax.cli._group import Commands, completing
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Predictive coding for any JAX function."
+    cls=Commands, no_args_is_help=True, help="Predictive coding for any JAX function."
 )
 
 
@@ -30,6 +33,28 @@ def settings(
     """Predictive coding for any JAX function."""
 
 
+def _usually(default: str, help: str, **more: Any) -> Any:
+    """An option of which the command line leaves the default to others, but shows it."""
+    return typer.Option(help=help, show_default=default, **more)
+
+
+def _switch(name: str, help: str) -> Any:
+    return typer.Option(name, help=help, show_default="off")
+
+
+_NAMES = {
+    "model": _words.MODEL_NAMES,
+    "data": _words.DATA_NAMES,
+    "rule": _words.RULE_NAMES,
+    "optimizer": _words.OPTIMIZER_NAMES,
+    "schedule": _words.SCHEDULE_NAMES,
+}
+
+
+def _named(section: str, help: str, default: str) -> Any:
+    return _usually(default, help, autocompletion=completing(_NAMES[section]))
+
+
 class Part(enum.StrEnum):
     """The parts of the paper command, and all of them."""
 
@@ -44,7 +69,8 @@ class Part(enum.StrEnum):
 DataDir = Annotated[
     pathlib.Path | None,
     typer.Option(
-        help="Where full data sets lie. Default: the usual places, see dendrax data.",
+        help="Where full data sets lie.",
+        show_default="the usual places, see dendrax data",
         exists=True,
         file_okay=False,
     ),
@@ -71,7 +97,7 @@ def demo(out: Out = pathlib.Path("dendrax-demo"), seed: Seed = 0) -> None:
 @app.command()
 def paper(
     part: Annotated[Part, typer.Argument(help="Which experiment.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Small networks, short runs.")] = False,
+    quick: Annotated[bool, _switch("--quick", "Small networks, short runs.")] = False,
     out: Out = pathlib.Path("dendrax-paper"),
     data_dir: DataDir = None,
     seed: Seed = 0,
@@ -101,6 +127,7 @@ Spec = Annotated[
     typer.Argument(
         metavar="FUNCTION",
         help="module:function, path/to/file.py:function, or a model of dendrax such as resnet18.",
+        autocompletion=completing(_words.PROBLEM_NAMES),
     ),
 ]
 Arguments = Annotated[
@@ -110,17 +137,13 @@ Arguments = Annotated[
         help="The function's arguments, as a Python expression; it may use the names of the "
         "module, and jax, jnp and np. Not needed if all have defaults, or if the function "
         "takes none and returns (fun, *args).",
+        show_default="its own",
     ),
 ]
+RuleVertices = Annotated[
+    Vertices | None, typer.Option(help="What is a vertex.", show_default="what the rule uses")
+]
 Argnums = Annotated[str, typer.Option(help="Which arguments are parameters: 0 or 0,1.")]
-
-
-class Vertices(enum.StrEnum):
-    """Which functions count as elementary."""
-
-    primitive = "primitive"
-    layer = "layer"
-    marked = "marked"
 
 
 @app.command()
@@ -129,16 +152,23 @@ def explore(
     args: Arguments = None,
     target: Annotated[
         str | None,
-        typer.Option(help="What the output should be (an expression), if it is not a loss."),
+        typer.Option(
+            help="What the output should be (an expression), if it is not a loss.",
+            show_default="the output is a loss",
+        ),
     ] = None,
     argnums: Argnums = "0",
     rule: Annotated[
         list[str] | None,
-        typer.Option(help='Such as "IL(num_steps=50)". Give two to compare. Default: ZIL.'),
+        typer.Option(
+            help='Such as "IL(num_steps=50)". Give two to compare.',
+            show_default="ZIL",
+            autocompletion=completing(_words.RULE_NAMES),
+        ),
     ] = None,
-    vertices: Annotated[Vertices | None, typer.Option(help="Default: what the rule uses.")] = None,
+    vertices: RuleVertices = None,
     out: Annotated[pathlib.Path, typer.Option(help="The page.")] = pathlib.Path("explorer.html"),
-    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    open_: Annotated[bool, _switch("--open", "Open it in the browser.")] = False,
 ) -> None:
     """A page on which errors run through the graph of a function.
 
@@ -157,7 +187,7 @@ def explore(
         target=target,
         argnums=argnums,
         rules=rule or ["ZIL"],
-        vertices=None if vertices is None else vertices.value,
+        vertices=vertices,
         out=out,
         show=open_,
     )
@@ -168,7 +198,7 @@ def show(
     function: Spec,
     args: Arguments = None,
     argnums: Argnums = "0",
-    vertices: Annotated[Vertices, typer.Option(help="What is a vertex.")] = Vertices.primitive,
+    vertices: Annotated[Vertices, typer.Option(help="What is a vertex.")] = "primitive",
     rows: Annotated[int, typer.Option(help="The most rows of a table.", min=3)] = 20,
     time: Annotated[bool, typer.Option(help="Time the vertices.")] = True,
 ) -> None:
@@ -182,7 +212,7 @@ def show(
         function,
         arguments=args,
         argnums=argnums,
-        vertices=vertices.value,
+        vertices=vertices,
         most=rows,
         time=time,
     )
@@ -196,29 +226,6 @@ def data(data_dir: DataDir = None) -> None:
     _data.run(data_dir)
 
 
-class Sharding(enum.StrEnum):
-    """Where the parameters lie."""
-
-    replicated = "replicated"
-    fsdp = "fsdp"
-    levels = "levels"
-
-
-class NonFinite(enum.StrEnum):
-    """What to do with a loss that is not finite."""
-
-    stop = "stop"
-    skip = "skip"
-    allow = "allow"
-
-
-class Mode(enum.StrEnum):
-    """What is better."""
-
-    min = "min"
-    max = "max"
-
-
 @app.command()
 def train(
     plan: Annotated[
@@ -226,83 +233,77 @@ def train(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            help="mlp, fc_resnet, cnn, alexnet, resnet18, transformer, or file.py:function, with "
-            'settings such as "mlp(hidden_sizes=[256, 256])". [default: mlp]'
+        _named(
+            "model",
+            f"{', '.join(_words.MODEL_NAMES)}, or file.py:function, with settings such as "
+            '"mlp(hidden_sizes=(256, 256))".',
+            "mlp",
         ),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(
-            help="fashion_mnist, mnist, cifar10, moby_dick, text(path=...), "
-            "image_folder(path=...), or file.py:function. [default: fashion_mnist]"
+        _named(
+            "data",
+            "fashion_mnist, mnist, cifar10, moby_dick, text(path=...), image_folder(path=...), or "
+            "file.py:function.",
+            "fashion_mnist",
         ),
     ] = None,
     rule: Annotated[
-        str | None, typer.Option(help='Such as "IL(num_steps=20, gamma=0.02)". [default: ZIL]')
+        str | None, _named("rule", 'Such as "IL(num_steps=20, gamma=0.02)".', "ZIL")
     ] = None,
     optimizer: Annotated[
         str | None,
-        typer.Option(
-            help='Such as "adamw(learning_rate=3e-4, clip=1.0, accumulate=4)". [default: adam]'
-        ),
+        _named("optimizer", 'Such as "adamw(learning_rate=3e-4, clip=1.0, accumulate=4)".', "adam"),
     ] = None,
     schedule: Annotated[
         str | None,
-        typer.Option(
-            help='constant, "cosine(warmup=100)", linear or "exponential(half_life=1000)". '
-            "[default: constant]"
+        _named(
+            "schedule",
+            'constant, "cosine(warmup=100)", linear or "exponential(half_life=1000)".',
+            "constant",
         ),
     ] = None,
-    vertices: Annotated[Vertices | None, typer.Option(help="Default: what the rule uses.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the data. [default: 5]")] = None,
-    steps: Annotated[int | None, typer.Option(help="Updates, instead of epochs.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Over all devices. [default: 64]")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of weights and batches.")] = None,
-    evaluate_every: Annotated[int | None, typer.Option(help="Updates. [default: an epoch]")] = None,
-    checkpoint_every: Annotated[
-        int | None, typer.Option(help="Updates. [default: an epoch]")
-    ] = None,
-    log_every: Annotated[
-        int | None, typer.Option(help="Updates. [default: a tenth of an epoch]")
-    ] = None,
-    keep: Annotated[int | None, typer.Option(help="Last checkpoints to keep. [default: 3]")] = None,
+    vertices: RuleVertices = None,
+    epochs: Annotated[int | None, _usually("5", "Passes over the data.")] = None,
+    steps: Annotated[int | None, _usually("as many as epochs", "Updates.")] = None,
+    batch_size: Annotated[int | None, _usually("64", "Over all devices.")] = None,
+    seed: Annotated[int | None, _usually("0", "Of weights and batches.")] = None,
+    evaluate_every: Annotated[int | None, _usually("an epoch", "Updates.")] = None,
+    checkpoint_every: Annotated[int | None, _usually("an epoch", "Updates.")] = None,
+    log_every: Annotated[int | None, _usually("a tenth of an epoch", "Updates.")] = None,
+    keep: Annotated[int | None, _usually("3", "Last checkpoints to keep.")] = None,
     patience: Annotated[
-        int | None, typer.Option(help="Stop after so many evaluations without a better one.")
+        int | None, _usually("never", "Stop after so many evaluations without a better one.")
     ] = None,
-    monitor: Annotated[
-        str | None, typer.Option(help="What is to get better. [default: test_loss]")
-    ] = None,
-    mode: Annotated[Mode | None, typer.Option(help="What is better. [default: min]")] = None,
+    monitor: Annotated[str | None, _usually("test_loss", "What is to get better.")] = None,
+    mode: Annotated[Mode | None, _usually("min", "What is better.")] = None,
     nonfinite: Annotated[
-        NonFinite | None, typer.Option(help="At a loss that is not finite. [default: stop]")
+        NonFinite | None, _usually("stop", "At a loss that is not finite.")
     ] = None,
     sharding: Annotated[
         Sharding | None,
-        typer.Option(
-            help="Parameters on every device, or spread; or the model itself, by levels. "
-            "[default: replicated]"
+        _usually(
+            "replicated", "Parameters on every device, or spread; or the model itself, by levels."
         ),
     ] = None,
     chunks: Annotated[
         int | None,
-        typer.Option(
-            help="Gradients in so many pieces, added up in one order: the same bits on any number "
-            "of devices."
+        _usually(
+            "off",
+            "Gradients in so many pieces, added up in one order: the same bits on any number of "
+            "devices.",
         ),
     ] = None,
     micro_batches: Annotated[
-        int | None,
-        typer.Option(help="With levels: pieces of a batch in a pipeline. [default: 1]"),
+        int | None, _usually("1", "With levels: pieces of a batch in a pipeline.")
     ] = None,
     out: Annotated[pathlib.Path, typer.Option(help="The folder of the run.")] = pathlib.Path(
         "dendrax-run"
     ),
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in that folder.")
-    ] = False,
+    resume: Annotated[bool, _switch("--resume", "Go on with the run in that folder.")] = False,
     cluster: Annotated[
-        bool, typer.Option("--cluster", help="One process of many; the cluster says which.")
+        bool, _switch("--cluster", "One process of many; the cluster says which.")
     ] = False,
 ) -> None:
     """Train a model by any rule, on all devices; stop and resume it at any time.
@@ -321,15 +322,14 @@ def train(
     from dendrax.cli import _train
 
     named = {name: given[name] for name in ("model", "data", "rule", "optimizer", "schedule")}
-    named["vertices"] = None if vertices is None else vertices.value
-    counts = {name: given[name] for name in _COUNTS}
-    chosen = {name: given[name] and given[name].value for name in ("mode", "nonfinite", "sharding")}
-    _train.run(plan, named, counts | chosen, out=out, resume=resume, cluster=cluster)
+    named["vertices"] = vertices
+    settings = {name: given[name] for name in _SETTINGS}
+    _train.run(plan, named, settings, out=out, resume=resume, cluster=cluster)
 
 
-_COUNTS = (
-    *("epochs", "steps", "batch_size", "seed", "evaluate_every", "checkpoint_every"),
-    *("log_every", "keep", "patience", "monitor", "chunks", "micro_batches"),
+_SETTINGS = (
+    *("epochs", "steps", "batch_size", "seed", "evaluate_every", "checkpoint_every", "log_every"),
+    *("keep", "patience", "monitor", "mode", "nonfinite", "sharding", "chunks", "micro_batches"),
 )
 
 

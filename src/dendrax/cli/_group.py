@@ -1,0 +1,91 @@
+"""How the command line answers words that it does not know, and completes those that it does.
+
+JAX is not imported here: who mistypes, or presses the tabulator key, does not wait.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from dendrax._errors import nearest
+
+_CHOICE = re.compile(r"'(?P<given>[^']*)' is not one of (?P<known>.+)", re.DOTALL)
+
+
+class Commands(TyperGroup):
+    """The commands. What is wrong with a line is said in a sentence or two, without a frame."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **kwargs: Any) -> Any:
+        kwargs["prog_name"] = "dendrax"  # also for python -m dendrax.cli
+        if not standalone_mode:
+            return super().main(*args, standalone_mode=False, **kwargs)
+        try:
+            code = super().main(*args, standalone_mode=False, **kwargs)
+        except typer.Abort:  # the end of the input, where a question was asked
+            sys.exit(1)
+        except Exception as problem:
+            if not hasattr(problem, "format_message"):  # not about the line that was typed
+                raise
+            refuse(problem)
+        sys.exit(code or 0)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            ctx.fail(f"there is no command {name!r}. {suggested(name, self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+
+def refuse(problem: Any) -> NoReturn:
+    """Say what is wrong with the line, and what would be right."""
+    if type(problem).__name__ == "NoArgsIsHelpError":  # nothing is wrong
+        problem.show()
+    else:
+        context = getattr(problem, "ctx", None)
+        command = "dendrax" if context is None else context.command_path
+        text = f"{command}: {worded(problem, context)}\n  {command} --help shows how it is used."
+        console = Console(stderr=True, highlight=False)
+        console.print(text, style="red", markup=False, soft_wrap=True)
+    sys.exit(problem.exit_code)
+
+
+def worded(problem: Any, context: Any) -> str:
+    """A sentence, with the nearest of what there is, or else all of it."""
+    if hasattr(problem, "possibilities"):
+        name = problem.option_name
+        return f"there is no option {name}. {suggested(name, _options(context))}"
+    text = " ".join(problem.format_message().split()).replace(": Value error, ", ": ")
+    if found := _CHOICE.search(text):
+        known = re.findall(r"'([^']*)'", found["known"])
+        text = f"{text[: found.start()]}{found['given']!r} is not known. "
+        text += suggested(found["given"], known)
+    return text[0].lower() + text[1:].rstrip(".") + ("." if text[-1] != "?" else "")
+
+
+def suggested(word: str, known: Iterable[str]) -> str:
+    """The nearest, or all of them."""
+    known = list(known)
+    return nearest(word, known, most=2).strip() or f"There are: {', '.join(known)}."
+
+
+def _options(context: Any) -> list[str]:
+    if context is None:
+        return []
+    options = [name for p in context.command.get_params(context) for name in p.opts]
+    return [name for name in options if name.startswith("--")]
+
+
+def completing(words: Iterable[str]) -> Callable[[str], list[str]]:
+    """What a shell may offer for an option."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return complete
