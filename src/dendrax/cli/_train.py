@@ -38,10 +38,8 @@ def run(
         train.connect(cluster=cluster)
         chosen = _plan(file, named, settings, out if resume else None)
         first = jax.process_index() == 0
-        if first:
-            say(console, _introduced(chosen, out))
-        with train.bar(console) if first else contextlib.nullcontext() as watch:
-            found = chosen.fit(out, resume=resume, watch=watch)
+        watch = train.bar(console, title=_introduced(chosen, out)) if first else None
+        found = chosen.fit(out, resume=resume, watch=watch)
         if first:
             _finish(console, found, out)
     if found.reason == "interrupted":

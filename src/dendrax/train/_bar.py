@@ -9,10 +9,13 @@ from dendrax._extras import require_extra
 from dendrax.train._engine import Moment
 
 
-def bar(console: Any = None) -> Bar:
+def bar(console: Any = None, *, title: str = "") -> Bar:
     """A progress bar to watch a run with.
 
-    **Arguments:** `console`: of rich; by default the standard error stream.
+    **Arguments:**
+
+    - `console`: of rich; by default the standard error stream.
+    - `title`: a line above the bar. A run that is refused shows neither.
 
     **Returns:** a `watch` for `dendrax.train.fit`, which shows it while it is at work. It is a
     context manager, too: entered, it stays for several runs.
@@ -28,13 +31,13 @@ def bar(console: Any = None) -> Bar:
         train.fit(jnp.zeros(3), loss, (x,), optimizer=optax.sgd(0.1), watch=train.bar())
         ```
     """
-    return Bar(console)
+    return Bar(console, title)
 
 
 class Bar:
     """See `bar`."""
 
-    def __init__(self, console: Any = None):
+    def __init__(self, console: Any = None, title: str = ""):
         with require_extra("dendrax.train.bar", "train"):
             from rich import console as consoles
             from rich import progress
@@ -46,11 +49,16 @@ class Bar:
             progress.TimeRemainingColumn(),
             console=console or consoles.Console(stderr=True),
         )
+        self._title = title
         self._entered = 0
         self._task = self._progress.add_task("", total=None, epoch=0.0, numbers="compiling")
 
     def __enter__(self) -> Bar:
         if not self._entered:
+            if self._title:
+                self._progress.console.print(
+                    self._title, style="bold", markup=False, highlight=False, soft_wrap=True
+                )
             self._progress.start()
         self._entered += 1
         return self

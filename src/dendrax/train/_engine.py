@@ -18,7 +18,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from dendrax import _api
-from dendrax._errors import complain
+from dendrax._errors import complain, nearest
 from dendrax._relax import Relaxation
 from dendrax.train._checkpoint import Found, is_key
 from dendrax.train._devices import Devices
@@ -90,7 +90,7 @@ class Run:
         if monitor is not None and monitor not in names:
             raise complain(
                 ValueError,
-                f"monitor={monitor!r} is not measured.",
+                f"monitor={monitor!r} is not measured.{nearest(monitor, names)}",
                 remedy=f"Measures: {', '.join(names)}.",
             )
 

@@ -31,16 +31,18 @@ from typing import Any
 import jax
 
 from dendrax._atomic import is_special
-from dendrax._errors import complain, public
+from dendrax._errors import complain, one_of, public
 from dendrax._named import (
     Named,
     check_keys,
+    check_settings,
     digest_of,
+    find_named,
     find_rule,
     read_named,
 )
 from dendrax._user_code import rules
-from dendrax._words import Vertices
+from dendrax._words import VERTICES, Vertices
 from dendrax.data._arguments import expanded
 from dendrax.train._catalogue import DATA, MODELS, find_data, find_model, loss_of, measure_of
 from dendrax.train._engine import Moment
@@ -151,8 +153,23 @@ def plan(source: str | os.PathLike[str] | Mapping[str, Any] | None = None, **mor
     made = Plan(
         **{"optimizer": None, **named}, settings=Settings(**train), vertices=written.get("vertices")
     )
-    find_rule(made.rule)  # a rule that does not exist is found before the data are read
+    _check_names(made)
     return made
+
+
+def _check_names(chosen: Plan) -> None:
+    """What does not exist, or has no such setting, is found before the data are read."""
+    find_rule(chosen.rule)
+    if chosen.vertices is not None:
+        one_of("vertices", chosen.vertices, VERTICES)
+    for section, known in _shipped().items():
+        named = getattr(chosen, section)
+        if section != "rule" and named is not None and ":" not in named.name:
+            more = ("clip", "accumulate") if section == "optimizer" else ()
+            check_settings(named, find_named(named, known), more, given=_GIVEN.get(section, ()))
+
+
+_GIVEN = {"model": ("corpus", "key"), "schedule": ("rate", "total")}  # not by the user
 
 
 def _newer(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,7 +212,7 @@ def _check_shipped(named: Named, folder: str | os.PathLike[str]) -> None:
         )
 
 
-def _shipped() -> dict[str, Collection[str]]:
+def _shipped() -> dict[str, Mapping[str, Callable[..., Any]]]:
     return {
         "model": MODELS,
         "data": DATA,
