@@ -436,7 +436,8 @@ def test_mistakes_are_named(changes, match):
     ],
 )
 def test_what_is_not_measured_is_named_before_anything_is_written(tmp_path, changes, names):
-    match = rf"monitor='accuracy' is not measured.\n  Measures: {names}\."
+    guess = r" Did you mean 'test_accuracy'\?" * ("test_accuracy" in names)
+    match = rf"monitor='accuracy' is not measured\.{guess}\n  Measures: {names}\."
     with pytest.raises(ValueError, match=match):
         fit(settings=settings(monitor="accuracy"), folder=tmp_path / "run", **changes)
     assert not (tmp_path / "run").exists()
