@@ -12,7 +12,7 @@ Submodules, each loaded when it is first used, so that `import dendrax` is all t
 
 - `dendrax.draw`: pictures and plots. `dendrax.data`: data sets. `dendrax.placement`: levels over
   devices. `dendrax.rules`, `dendrax.certify`: what is in the lists above, and more of it.
-- With Equinox (`pip install "dendrax[models]"`): `dendrax.models`, and `dendrax.equinox`, its
+- With Equinox (the extra `models`): `dendrax.models`, and `dendrax.equinox`, its
   gradients. With Flax (the extra `nnx`): `dendrax.nnx`, its gradients.
 - With Optax, too (the extra `train`): `dendrax.train`, runs that can be stopped and resumed, and
   `dendrax.agent`, which plays games.
