@@ -38,7 +38,7 @@ def focus(page):
 
 def wait_until(page, condition):
     """Playwright's own way of waiting would be forbidden by the page's security policy."""
-    for _ in range(200):
+    for _ in range(1200):
         if page.evaluate(condition):
             return
         page.wait_for_timeout(50)

@@ -44,7 +44,7 @@ def visit(chromium):
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("request", lambda r: troubles.append(r.url) if r.url != own else None)
         page.goto(own)
-        page.wait_for_selector("body[data-ready=yes]", timeout=5000)
+        page.wait_for_selector("body[data-ready=yes]", timeout=60_000)
         return page
 
     yield opened
@@ -62,7 +62,7 @@ def note(chromium):
         page = context.new_page()
         page.add_init_script(before)
         page.goto(pathlib.Path(path).absolute().as_uri())
-        page.wait_for_selector(selector, timeout=5000)
+        page.wait_for_selector(selector, timeout=60_000)
         text = page.inner_text(selector)
         context.close()
         return text

@@ -37,18 +37,17 @@ def framed(chromium, pages, tmp_path):
     assert [url for url in troubles if not url.startswith("about:srcdoc")] == []
 
 
-def share_of_pane(frame):
-    """How much of its pane the graph takes, in width or in height, whichever is more."""
-    return frame.evaluate("""() => {
-        const box = explorer.panes[0].view.getBoundingClientRect(), { scene, camera } = explorer;
-        return camera.zoom * Math.max(scene.width / box.width, scene.height / box.height);
-    }""")
+# How much of its pane the graph takes, in width or in height, whichever is more.
+SHARE_OF_PANE = """() => {
+    const box = explorer.panes[0].view.getBoundingClientRect(), { scene, camera } = explorer;
+    return camera.zoom * Math.max(scene.width / box.width, scene.height / box.height);
+}"""
 
 
 def test_it_fills_its_frame_and_plays(framed):
-    page, frame = framed
-    page.wait_for_timeout(200)
-    assert 0.5 < share_of_pane(frame) <= 1.0
+    _, frame = framed
+    wait_until(frame, f"({SHARE_OF_PANE})() > 0.5")
+    assert frame.evaluate(SHARE_OF_PANE) <= 1.0
     frame.click("#play")
     wait_until(frame, "explorer.state.time > 0")
 

@@ -12,6 +12,7 @@ import dendrax
 from dendrax import IL, ZIL
 from dendrax.models import problem
 from tests.draw.browser import facts, index_of, picture, state, written
+from tests.sampling import every
 
 # ---- numbers -------------------------------------------------------------------------------------
 
@@ -122,7 +123,7 @@ def test_behind_a_wave_of_arrivals_nothing_is_known(visit, tmp_path, monkeypatch
 # ---- large and wicked ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["rnn", "transformer"])
+@pytest.mark.parametrize("name", every(2, ["rnn", "transformer"]))
 def test_models_open_and_play(name, visit, pages):
     page = visit(pages(name, ZIL()))
     start = picture(page)
@@ -139,7 +140,7 @@ def test_a_graph_of_two_thousand_vertices_is_interactive(visit, tmp_path):
         return jnp.sum(x**2)
 
     path = dendrax.explore(deep, 0.1 * jnp.eye(3), jnp.ones((2, 3)), path=tmp_path / "large.html")
-    page = visit(path)  # ready within 5 s, or this fails
+    page = visit(path)
     assert len(page.evaluate("explorer.data.vertices.map((v) => v.name)")) >= 2000
     assert "as the wave arrives" in page.inner_text("#note")
     page.keyboard.press("End")
