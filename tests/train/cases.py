@@ -60,7 +60,9 @@ def bits(tree):
     return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree)]
 
 
-def fit(folder, *, resume=False, model=None, optimizer=OPTIMIZER, **changes):
+def fit(
+    folder, *, resume=False, model=None, optimizer=OPTIMIZER, watch=None, about=None, **changes
+):
     """A run of 24 updates."""
     return train.fit(
         network() if model is None else model,
@@ -70,6 +72,8 @@ def fit(folder, *, resume=False, model=None, optimizer=OPTIMIZER, **changes):
         settings=dataclasses.replace(SETTINGS, **changes),
         folder=folder,
         resume=resume,
+        watch=watch,
+        about=about,
     )
 
 

@@ -1,5 +1,7 @@
 """Checkpoints: whole or not at all; damaged, foreign and missing ones are told apart."""
 
+import asyncio
+import gc
 import json
 import os
 import pathlib
@@ -16,6 +18,7 @@ import pytest
 from dendrax import train
 from dendrax.train._checkpoint import Checkpoints
 from dendrax.train._checksum import checksum_of_record, checksums
+from dendrax.train._orbax import quiet
 from dendrax.train._progress import Progress
 from tests.train.cases import bits, contents, fit, network
 
@@ -273,6 +276,28 @@ from tests.train.cases import fit, network
 resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 fit(sys.argv[1], model=network(sizes=(6, 4000, 3)))
 """
+
+
+def test_tasks_that_failed_say_nothing_later(caplog):
+    """Such as those in which orbax reads arrays: asyncio speaks of each when it is collected."""
+
+    async def fail():
+        raise ValueError("damaged")
+
+    async def read_all():
+        tasks = [asyncio.create_task(fail()) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        await tasks[0]
+
+    def read():
+        with quiet():
+            asyncio.run(read_all())
+
+    with pytest.raises(ValueError, match="damaged") as found:
+        read()
+    del found
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 def test_a_disk_that_takes_no_more(tmp_path):

@@ -8,11 +8,10 @@ import shutil
 import numpy as np
 import pytest
 
-from dendrax import train
 from dendrax.train import _fit, _journal
 from dendrax.train._disk import writing
 from dendrax.train._folder import Folder
-from tests.train.cases import OPTIMIZER, SETTINGS, bits, contents, fit, loss, network, samples
+from tests.train.cases import bits, contents, fit
 
 
 def test_other_settings_are_refused(run):
@@ -146,15 +145,7 @@ def test_one_run_at_a_time_in_a_folder(run):
 
 def test_what_a_run_is_about_is_in_json(tmp_path):
     with pytest.raises(TypeError, match=r"about cannot be written as JSON: .*ndarray"):
-        train.fit(
-            network(),
-            loss,
-            samples(),
-            optimizer=OPTIMIZER,
-            settings=SETTINGS,
-            folder=tmp_path / "run",
-            about={"array": np.ones(3)},
-        )
+        fit(tmp_path / "run", about={"array": np.ones(3)})
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
@@ -171,15 +162,7 @@ def test_a_folder_that_vanishes(tmp_path):
             shutil.rmtree(tmp_path / "run")
 
     with pytest.raises(FileNotFoundError, match=r"cannot write to .*metrics.jsonl"):
-        train.fit(
-            network(),
-            loss,
-            samples(),
-            optimizer=OPTIMIZER,
-            settings=SETTINGS,
-            folder=tmp_path / "run",
-            watch=remove,
-        )
+        fit(tmp_path / "run", watch=remove)
 
 
 def test_resuming_nothing_begins(tmp_path, finished):

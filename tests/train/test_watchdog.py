@@ -35,14 +35,19 @@ class Clock:
     """Lets the threads of all watches beat in step, as far as a test says, on any machine."""
 
     def __init__(self):
-        self.beats, self.until, self.changed = {}, 0, threading.Condition()
+        self.beats, self.expected = {}, 0  # of threads, and how many there are to be
+        self.until, self.changed = 0, threading.Condition()
+
+    def slowest(self):
+        """The beat that all of them have come to."""
+        return min(self.beats.values()) if len(self.beats) >= self.expected else 0
 
     def run_to(self, beat):
         """Let all of them come there, and no further."""
         with self.changed:
             self.until = beat
             self.changed.notify_all()
-            assert self.changed.wait_for(lambda: min(self.beats.values()) >= beat, 60)
+            assert self.changed.wait_for(lambda: self.slowest() >= beat, 60)
 
     def run(self):
         """Let them go on until one ends."""
@@ -66,13 +71,14 @@ class Over(threading.Event):
     def wait(self, timeout=None):
         clock, me = self.clock, threading.current_thread()
         with clock.changed:
-            clock.beats[me] += 1
+            clock.beats[me] = clock.beats.get(me, 0) + 1
             clock.changed.notify_all()
             clock.changed.wait_for(
-                lambda: self.is_set() or clock.beats[me] <= min(clock.until, *clock.beats.values())
+                lambda: self.is_set() or clock.beats[me] <= min(clock.until, clock.slowest())
             )
             if self.is_set():
                 del clock.beats[me]
+                clock.expected -= 1
                 clock.changed.notify_all()
         return self.is_set()
 
@@ -84,10 +90,8 @@ class Process:
         self.lost, self.text = threading.Event(), ""
         self.watch = Watch(store, index, 2, 0, self.found)
         self.watch._over = Over(clock)
-        for work in (self.watch._talk, self.watch._count_beats):
-            thread = threading.Thread(target=work, daemon=True)
-            clock.beats[thread] = 0
-            thread.start()
+        clock.expected += 2
+        self.watch.start()
 
     def found(self, text):
         self.text = text

@@ -88,7 +88,7 @@ def _read_bounded(path: pathlib.Path, stream: IO[bytes] | io.BufferedIOBase, mos
     while piece := stream.read(2**20):
         content += piece
         if len(content) > most:
-            raise BadFile(path, f"holds more than {in_words(most)}, for which there is no room.")
+            raise BadFile(path, f"holds more than {in_words(most)}, the most that is read of it.")
     return bytes(content)
 
 

@@ -15,7 +15,7 @@ def bar(console: Any = None, *, title: str = "") -> Bar:
     **Arguments:**
 
     - `console`: of rich; by default the standard error stream.
-    - `title`: a line above the bar. A run that is refused shows neither.
+    - `title`: a line above the bar. Of a run that is refused `fit` shows neither.
 
     **Returns:** a `watch` for `dendrax.train.fit`, which shows it while it is at work. It is a
     context manager, too: entered, it stays for several runs.

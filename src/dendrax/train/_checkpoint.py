@@ -20,7 +20,7 @@ from dendrax._atomic import is_special
 from dendrax._errors import complain
 from dendrax.train._checksum import checksum_of_record, checksums
 from dendrax.train._distributed import all_agree, is_of_connection, wait_for_all
-from dendrax.train._orbax import first_line, import_orbax, quiet
+from dendrax.train._orbax import import_orbax, quiet, short_reason
 from dendrax.train._progress import Progress, read_progress
 
 FORMAT = "dendrax.train 1"
@@ -128,7 +128,7 @@ class Checkpoints:
         return complain(
             OSError,
             f"the checkpoint after {step} updates could not be written to {self.folder}: "
-            f"{first_line(problem)}.",
+            f"{short_reason(problem)}.",
             remedy=f"Nothing was overwritten: {last} is whole. Make room, and go on with resume.",
         )
 
@@ -209,7 +209,7 @@ class Checkpoints:
             problem = one
         # Each process reads its own share of the files: what one cannot read, none may use.
         if not all_agree(problem is None):
-            why = "by another process" if problem is None else f"({first_line(problem)})"
+            why = "by another process" if problem is None else f"({short_reason(problem)})"
             raise Damaged(f"its {item} cannot be read {why}.") from problem
         return found
 

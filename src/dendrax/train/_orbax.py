@@ -45,9 +45,9 @@ def quiet() -> Iterator[None]:
 
 def _let_go(problem: BaseException | None) -> None:
     """The frames that an error went through keep the tasks alive that failed of it."""
-    while problem is not None:
+    if problem is not None:
         traceback.clear_frames(problem.__traceback__)
-        problem = problem.__context__
+        _let_go(problem.__cause__ or problem.__context__)
 
 
 @functools.cache
@@ -69,13 +69,13 @@ def _hush_closed_loops() -> None:
     sys.unraisablehook = hook
 
 
-def first_line(problem: BaseException) -> str:
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS, errno.EIO)
+
+
+def short_reason(problem: BaseException) -> str:
     """What the innermost cause says: orbax wraps it in pages of its own."""
     while problem.__cause__ is not None:
         problem = problem.__cause__
     text = str(problem).strip()
     known = [os.strerror(number) for number in _OF_THE_DISK if os.strerror(number) in text]
     return (known or text.splitlines() or [type(problem).__name__])[0][:200]
-
-
-_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS, errno.EIO)
