@@ -80,13 +80,16 @@ def test_what_is_skipped_fails_in_jax_too(name):
 
 BY_NAME = {case.name: case for case in GRAPHS}
 assert len(BY_NAME) == len(GRAPHS)
-RULES = {"bp": BP(), "zil": ZIL()}
+SETTINGS = {
+    f"{dtype}-{name}": (dtype, rule)
+    for dtype in ("float64", "float32", "bfloat16")
+    for name, rule in (("bp", BP()), ("zil", ZIL()))
+}
 
 
-@pytest.mark.parametrize(
-    ("case", "dtype", "rule"), rotating(BY_NAME, ["float64", "float32", "bfloat16"], RULES)
-)
-def test_graphs(case, dtype, rule):
+@pytest.mark.parametrize(("case", "setting"), rotating(BY_NAME, SETTINGS))
+def test_graphs(case, setting):
+    dtype, rule = setting
     args = case.make_args(dtype)
     found = dendrax.value_and_grad(case.fun, case.argnums, rule=rule)
     assert same_jitted(found, jax.value_and_grad(case.fun, case.argnums), *args)

@@ -16,7 +16,7 @@ import optax
 import pytest
 
 from dendrax import train
-from dendrax.train._checkpoint import Checkpoints
+from dendrax.train._checkpoint import Checkpoints, Damaged
 from dendrax.train._checksum import checksum_of_record, checksums
 from dendrax.train._orbax import quiet
 from dendrax.train._progress import Progress
@@ -203,9 +203,17 @@ def rewrite_record(run, step, change):
         lambda record: record["progress"].update(skipped=0.5),
     ],
 )
-def test_an_edited_record_is_damaged(run, finished, change):
+def test_an_edited_record_is_damaged(run, change):
     rewrite_record(run, 24, change)
-    with pytest.warns(UserWarning, match=r"last/24 is damaged: its (record|progress) "):
+    checkpoints = Checkpoints(run / "last", 3)
+    with pytest.raises(Damaged, match=r"its (record|progress) "):
+        checkpoints._record(24)
+    checkpoints.close()
+
+
+def test_the_checkpoint_before_an_edited_one_is_used(run, finished):
+    rewrite_record(run, 24, lambda record: record.pop("step"))
+    with pytest.warns(UserWarning, match=r"last/24 is damaged: its record is incomplete"):
         assert bits(fit(run, resume=True).model) == finished[1]
 
 

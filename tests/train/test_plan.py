@@ -77,7 +77,9 @@ def test_epochs_of_the_caller_replace_the_steps_of_the_file(tmp_path, said, tota
     ("model", "data"),
     [
         ("mlp", "fashion_mnist"),
-        ("cnn(channels=[2, 3], hidden_size=8)", "fashion_mnist"),
+        pytest.param(
+            "cnn(channels=[2, 3], hidden_size=8)", "fashion_mnist", marks=pytest.mark.slow
+        ),
         pytest.param("fc_resnet(hidden_size=8)", "fashion_mnist", marks=pytest.mark.slow),
         pytest.param("alexnet(width=1)", "fashion_mnist", marks=pytest.mark.slow),
         pytest.param("resnet18(width=2)", "fashion_mnist", marks=pytest.mark.slow),
