@@ -84,3 +84,11 @@ def test_a_launched_program_knows_who_it_is(dendrax, tmp_path):
     assert dendrax("launch", "-n", 3, "python", "-c", program).code == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["0", "1", "2"]
     assert (tmp_path / "0").read_text() == "3"
+
+
+def test_there_is_nothing_to_go_on_with(dendrax, tmp_path):
+    """A typo in --out does not begin a run of something else."""
+    shown = dendrax("train", "--resume", "--out", tmp_path / "nothere")
+    assert shown.code == 1 and "nothere to go on with" in shown.stderr
+    assert "what is to begin there: a plan, or --model" in shown.stderr
+    assert not (tmp_path / "nothere").exists()

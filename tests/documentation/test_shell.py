@@ -80,13 +80,14 @@ def test_lines_that_are_run(line, printed, readers_folder):
 
 @pytest.fixture
 def no_training(monkeypatch, readers_folder):
-    """A run that ends before its first update, and other processes that are there already."""
+    """A run that ends before its first update, one to go on with, and processes to connect to."""
 
     def fit(model, *args, **kwargs):
         return train.Fitted(model, None, [], 0, 0, "finished")
 
     monkeypatch.setattr("dendrax.train._plan.fit", fit)
     monkeypatch.setattr("dendrax.train.connect", lambda cluster: None)
+    monkeypatch.setattr("dendrax.cli._train.plan_of_run", lambda folder, said: {"model": "cnn"})
 
 
 @pytest.mark.parametrize("line", typed("dendrax train "), ids=str)

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dendrax import train
-from dendrax._errors import speaking_as
+from dendrax._errors import complain, speaking_as
 from dendrax._named import find_rule
 from dendrax.cli._speaking import say, speaking
 from dendrax.draw._structure import rule_text
@@ -57,6 +57,12 @@ def _plan(
     source: Any = file
     if file is None and resumed is not None:
         source = plan_of_run(resumed, said)
+        if not source and not said:
+            raise complain(
+                FileNotFoundError,
+                f"there is no run in {resumed} to go on with.",
+                remedy="Name the folder of a run, or what is to begin there: a plan, or --model.",
+            )
     counts = {name: value for name, value in settings.items() if value is not None}
     return train.plan(source, **said, train=counts)
 
