@@ -145,9 +145,13 @@ def test_unknown_setting_name():
         ZIL(speed=2)  # pyright: ignore[reportCallIssue]
 
 
-@pytest.mark.parametrize("rule", [ZIL, "zil", None])
-def test_not_a_rule(rule):
-    with pytest.raises(TypeError, match=r"(?s)dendrax\.grad: rule must be a rule.*dendrax\.ZIL"):
+@pytest.mark.parametrize(
+    ("rule", "meant"),
+    [(ZIL, "ZIL"), ("zil", "ZIL"), ("IL", "IL"), ("errorpc", "ErrorPC"), (None, "ZIL")],
+)
+def test_not_a_rule(rule, meant):
+    match = rf"(?s)dendrax\.grad: rule must be a rule.*Write rule=dendrax\.{meant}\(\)"
+    with pytest.raises(TypeError, match=match):
         dendrax.grad(jnp.sum, rule=rule)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -42,7 +43,7 @@ from dendrax._network import evaluate
 from dendrax._relax import Relaxation
 from dendrax._vertices import with_vertices
 from dendrax._wavefront import Tape, send_back
-from dendrax._words import RECORDS, VERTICES, Record, Vertices
+from dendrax._words import RECORDS, RULE_NAMES, VERTICES, Record, Vertices
 from dendrax.rules import ZIL, Rule, Timed
 
 
@@ -431,5 +432,12 @@ def check_rule(rule: Any) -> None:
         raise complain(
             TypeError,
             f"rule must be a rule, got {shown}.",
-            remedy=f"Write rule=dendrax.{rule.__name__ if isinstance(rule, type) else 'ZIL'}().",
+            remedy=f"Write rule=dendrax.{_rule_meant(rule)}().",
         )
+
+
+def _rule_meant(rule: Any) -> str:
+    """The rule whose name is nearest to a class, or to a word; else the default."""
+    name = rule.__name__ if isinstance(rule, type) else str(rule)
+    names = {name.lower(): name for name in RULE_NAMES}
+    return next((names[n] for n in difflib.get_close_matches(name.lower(), names, 1)), "ZIL")
