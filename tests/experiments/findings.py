@@ -70,8 +70,8 @@ def sweep(plot="steps", label="IL", distances=(0.9, 0.5, None)):
     return Finding("beyond", f"{plot} {label}", settings, result, 1.0)
 
 
-def wave(sizes=((1.0, 0.5), (0.0, 0.2))):
-    settings = {"plot": "wave", "label": "Z-IL"}
+def wave(sizes=((1.0, 0.5), (0.0, 0.2)), label="Z-IL"):
+    settings = {"plot": "wave", "label": label}
     return Finding("beyond", "wave", settings, {"sizes": [list(row) for row in sizes]}, 1.0)
 
 

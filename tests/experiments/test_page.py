@@ -8,6 +8,8 @@ import pytest
 
 from dendrax.experiments._contents import _command, make_report
 from dendrax.experiments._page import html_page
+from dendrax.experiments._pictures import DRAWINGS, WAVE_CAPTIONS
+from dendrax.experiments._plots import all_plots
 from dendrax.experiments._report import write_report
 from dendrax.experiments._store import Finding
 from dendrax.experiments._story import INTRODUCTION
@@ -17,12 +19,15 @@ SVG = '<svg xmlns="http://www.w3.org/2000/svg"><text>{}</text></svg>'
 EXPLORER = '<!doctype html><p title="a">x</p><script>alert("1 < 2 & 3")</script>'
 
 
+def pictures():
+    plots = {name: SVG.format(name) for name in DRAWINGS}
+    result = {"plots": plots, "explorer": EXPLORER}
+    return Finding("pictures", "in pictures", {"model": "FC-ResNet"}, result, 1.0)
+
+
 @pytest.fixture
 def page():
-    plots = {name: SVG.format(name) for name in ("wave-under-il", "wave-under-zil", "some-graph")}
-    result = {"plots": plots, "explorer": EXPLORER}
-    pictures = Finding("pictures", "in pictures", {"model": "FC-ResNet"}, result, 1.0)
-    return html_page(make_report([*made.everything(), pictures], seed=3, quick=True, missing=[]))
+    return html_page(make_report([*made.everything(), pictures()], seed=3, quick=True, missing=[]))
 
 
 def in_order(text, *parts):
@@ -47,7 +52,7 @@ def test_the_order_of_the_page(page):
         "Every measurement",
         "How it was measured",
     ]
-    in_order(page, "<iframe", "<text>wave-under-zil", "<text>wave-under-il", "<text>some-graph")
+    in_order(page, "<iframe", "<text>wave-under-zil", "<text>wave-under-il", "<text>levelled-graph")
 
 
 def test_the_metadata_are_last(page):
@@ -71,8 +76,27 @@ def test_the_explorer_is_inside_and_shut_in(page):
 
 
 def test_pictures_say_how_to_read_them(page):
-    in_order(page, "<text>wave-under-zil", "<figcaption>Under Z-IL", "<figcaption>Under IL")
-    assert '<figure class="broad"><svg xmlns="http://www.w3.org/2000/svg"><text>some-graph' in page
+    for name, text in (("zil", "Under Z-IL"), ("il", "Under IL")):
+        assert f"<text>wave-under-{name}</text></svg><figcaption>{text}" in page
+    broad = '<figure class="broad"><svg xmlns="http://www.w3.org/2000/svg">'
+    assert page.count(broad) == 1 and f"{broad}<text>levelled-graph" in page
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_waves_of_z_il_come_first_with_captions_whoever_drew_them(order):
+    """`dendrax paper` measures its waves, the demo draws them: a folder may hold both."""
+    found = [made.wave(label="IL"), made.wave(label="Z-IL"), pictures()][::order]
+    report = make_report(found, seed=0, quick=False, missing=[])
+    assert [plot.wave for plot in report.waves] == ["Z-IL", "Z-IL", "IL", "IL"]
+    assert {plot.name for plot in report.waves[:2]} == {"wave-z-il", "wave-under-zil"}
+    assert all(plot.caption == WAVE_CAPTIONS[plot.wave] for plot in report.waves)
+    assert not {plot.name for plot in report.waves} & {plot.name for plot in report.other_plots}
+
+
+def test_every_caption_belongs_to_a_plot():
+    plots = all_plots([*made.everything(), made.wave(label="IL"), pictures()])
+    captions = {plot.caption for plot in plots} - {""}
+    assert captions == {*WAVE_CAPTIONS.values(), *(d.caption for d in DRAWINGS.values())}
 
 
 def test_every_distance_says_whether_it_is_relative(page):

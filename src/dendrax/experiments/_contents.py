@@ -42,14 +42,13 @@ class Report:
     @property
     def waves(self) -> list[Plot]:
         """The pictures of error waves, Z-IL's before IL's: they come first."""
-        return sorted(
-            (plot for plot in self.plots if plot.is_wave), key=lambda p: "zil" not in p.name
-        )
+        waves = [plot for plot in self.plots if plot.wave is not None]
+        return sorted(waves, key=lambda plot: plot.wave != "Z-IL")
 
     @property
     def other_plots(self) -> list[Plot]:
         """All other pictures."""
-        return [plot for plot in self.plots if not plot.is_wave]
+        return [plot for plot in self.plots if plot.wave is None]
 
 
 def make_report(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from dendrax.draw._figures import figure_bytes, paint_wave
+from dendrax.experiments._pictures import DRAWINGS, WAVE_CAPTIONS
 from dendrax.experiments._store import Finding
 
 COLOURS = {
@@ -29,43 +31,25 @@ AXES = {
     "vertices": ("MLP: which functions are vertices", "steps T"),
     "levels": ("FC-ResNet: IL with and without delays", "steps T"),
 }
-CAPTIONS = {
-    "wave-under-zil": "Under Z-IL the error moves on by one level per time step; the weights of a "
-    "level learn at the moment when it arrives. Before that, their error is exactly 0.",
-    "wave-under-il": "Under IL errors spread too, and stay while the value nodes relax; weights "
-    "learn at the end.",
-    "levelled-graph": "The network as a graph in levels; under Z-IL an error takes one time step "
-    "from a level to the next, on whatever path it comes.",
-    "energy-under-il": "The energy, the loss and the squared errors of all levels, falls while IL "
-    "relaxes.",
-    "errors-under-il": "The size of the error of each vertex while IL relaxes.",
-    "distance-by-parameter": "How far the gradient of each parameter is from backpropagation's; "
-    "relative: 0 is the same, 1 is as far off as no gradient.",
-}
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture: its file's name, what it shows, and the SVG; a caption says how to read it."""
+    """A picture, as SVG.
+
+    - ``name``: its file's name.
+    - ``title``: what it shows.
+    - ``caption``: one or two sentences that say how to read it, unless it is a plain curve.
+    - ``wave``: the rule whose error wave it shows, if it shows one.
+    - ``is_broad``: whether it needs the width of a page.
+    """
 
     name: str
     title: str
     svg: str
-
-    @property
-    def is_wave(self) -> bool:
-        """Whether it shows an error wave."""
-        return self.name.startswith("wave-")
-
-    @property
-    def is_broad(self) -> bool:
-        """Whether it needs the width of a page: a graph, whose names would be too small."""
-        return self.name.endswith("-graph")
-
-    @property
-    def caption(self) -> str:
-        """One or two sentences, for pictures that are no plain curves."""
-        return CAPTIONS.get(self.name, "")
+    caption: str = ""
+    wave: str | None = None
+    is_broad: bool = False
 
 
 def all_plots(findings: Sequence[Finding]) -> list[Plot]:
@@ -157,7 +141,8 @@ def _waves(findings: Sequence[Finding]) -> Iterator[Plot]:
             def draw(axes: Any, sizes: np.ndarray = sizes, label: str = label) -> None:
                 paint_wave(axes, sizes, is_wave=label == "Z-IL")
 
-            yield _plot(f"wave-{label}", f"The error wave of {label} (FC-ResNet)", draw)
+            plot = _plot(f"wave-{label}", f"The error wave of {label} (FC-ResNet)", draw)
+            yield dataclasses.replace(plot, caption=WAVE_CAPTIONS[label], wave=label)
 
 
 def _drawn(findings: Sequence[Finding]) -> Iterator[Plot]:
@@ -165,7 +150,9 @@ def _drawn(findings: Sequence[Finding]) -> Iterator[Plot]:
     for run in findings:
         if run.kind == "pictures":
             for name, svg in run.result["plots"].items():
-                yield Plot(name, f"{run.settings['model']}: {name.replace('-', ' ')}", _bare(svg))
+                title = f"{run.settings['model']}: {name.replace('-', ' ')}"
+                known = DRAWINGS[name]
+                yield Plot(name, title, _bare(svg), known.caption, known.wave, known.is_broad)
 
 
 def _grouped(findings: Sequence[Finding], kind: str, by: str) -> dict[str, list[Finding]]:
