@@ -159,6 +159,15 @@ def test_tables_say_which_distances_are_relative():
     assert [c.table.title for c in narrow] == ["Relative distance to BP's update (float32)"]
 
 
+@pytest.mark.parametrize("column", ["original", "timing"])
+def test_tables_say_what_overflow_is_where_it_occurs(column):
+    (without,) = all_chapters([made.divergence(column, 1.0)])
+    (chapter,) = all_chapters([made.divergence(column, None)])
+    assert "overflow" in chapter.table.rows[0] and "overflow" not in without.table.note
+    assert chapter.table.note.endswith("overflow: the value nodes left the range of the numbers.")
+    assert chapter.table.note.startswith(without.table.note)
+
+
 def test_bp_first_then_z_il_then_the_others():
     (*_, training) = all_chapters(measured())
     rules = [row[0] for row in training.table.rows]

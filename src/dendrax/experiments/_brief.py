@@ -53,7 +53,8 @@ def table1(findings: Sequence[Finding]) -> Table:
         if ours[0] != MISSING:
             rows.append((row, ours[0], paper, *ours[1:]))
     columns = ("network", "original Z-IL", "paper", "Z-IL", "dynamics")
-    return Table("brief1", RELATIVE.format(dtype), columns, tuple(rows), TABLE1)
+    note = f"{TABLE1} {_overflow(rows)}".rstrip()
+    return Table("brief1", RELATIVE.format(dtype), columns, tuple(rows), note)
 
 
 def table2(findings: Sequence[Finding]) -> Table:
