@@ -88,7 +88,7 @@ def test_a_swallowed_interrupt_stops_a_long_measurement_where_it_reports(tmp_pat
 
     def long(work):
         for i in range(4):
-            work.report(i / 4, f"step {i}")
+            work.on_progress(i / 4, f"step {i}")
             heard.append(i)
             if i == 1:
                 swallow()

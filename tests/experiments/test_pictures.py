@@ -6,8 +6,9 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from dendrax.experiments import Library
+from dendrax.experiments._contents import make_report
 from dendrax.experiments._pictures import DRAWINGS, picture_cells
-from dendrax.experiments._report import make_report, write_report
+from dendrax.experiments._report import write_report
 from dendrax.experiments._store import Finding, Work
 
 SVG = '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><text>a wave</text></svg>'

@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from dendrax.experiments._contents import make_report
 from dendrax.experiments._plots import all_plots
-from dendrax.experiments._report import is_report, make_report, write_report
+from dendrax.experiments._report import is_report, write_report
 from tests.experiments import findings as made
 
 

@@ -12,7 +12,8 @@ from rich.table import Table as Shown
 
 from dendrax.experiments import Paper
 from dendrax.experiments._claims import Claim
-from dendrax.experiments._report import Report, is_report
+from dendrax.experiments._contents import Report
+from dendrax.experiments._report import is_report
 from dendrax.experiments._store import is_store
 from dendrax.experiments._tables import Table
 

@@ -103,7 +103,7 @@ def _sweep(library: Library, series: Series, seed: int) -> Cell:
             expected = jax.jit(jax.grad(loss))(*arguments)
             norm, distances = distance_between(expected, None), []
             for place, rule in series.rules.items():
-                work.report(len(distances) / len(series.rules), f"{series.plot} = {place:g}")
+                work.on_progress(len(distances) / len(series.rules), f"{series.plot} = {place:g}")
                 gradient = dendrax.grad(loss, rule=rule, vertices=series.vertices)
                 found = jax.jit(gradient)(*arguments)
                 distances.append(distance_between(found, expected) / norm)
@@ -151,7 +151,7 @@ def _wave(library: Library, name: str, rule: Rule, seed: int) -> Cell:
     }
 
     def measure(work: Work) -> Mapping[str, Any]:
-        work.report(0.0, "recording every error")
+        work.on_progress(0.0, "recording every error")
         with jax.enable_x64(True):
             _, (model, inputs, target) = case(library, "FC-ResNet", seed)
             return {"sizes": error_wave(predict, (model, inputs), target, rule)}

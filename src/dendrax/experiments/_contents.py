@@ -17,6 +17,7 @@ from dendrax.experiments._tables import Table, all_tables
 
 TITLE = "Reverse Differentiation via Predictive Coding, measured by dendrax"
 EXPLORER = "explorer.html"
+EXPLORER_TEXT = "The explorer: errors run through the network's graph, under Z-IL and under IL"
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def _cell(subject: Subject, column: str, seed: int, dtype: str) -> Cell:
     }
 
     def measure(work: Work) -> Mapping[str, Any]:
-        work.report(0.0, "tracing")
+        work.on_progress(0.0, "tracing")
         with jax.enable_x64(dtype == "float64"):
             batch = subject.batch(seed, dtype)
             found, expected = _gradients(column, vertices, batch)

@@ -7,13 +7,12 @@ import json
 from collections.abc import Iterable, Sequence
 
 from dendrax.experiments._claims import Claim
-from dendrax.experiments._contents import EXPLORER, TITLE, Report
+from dendrax.experiments._contents import EXPLORER, EXPLORER_TEXT, TITLE, Report
 from dendrax.experiments._plots import Plot
 from dendrax.experiments._store import Finding
 from dendrax.experiments._story import INTRODUCTION, Chapter
 from dendrax.experiments._tables import Table
 
-EXPLORER_TEXT = "The explorer: errors run through the network's graph, under Z-IL and under IL"
 EXPLORER_HOW = (
     "Predictive coding at work: the graph of a small network, a plain JAX function, its output on "
     "top. Press play (▶): the error runs from there to the weights, on the left under Z-IL, on the "

@@ -10,12 +10,13 @@ from rich.console import Console
 from dendrax._extras import install_command
 from dendrax.data import has_atari
 from dendrax.experiments._beyond import beyond_cells
+from dendrax.experiments._contents import Report, make_report
 from dendrax.experiments._courses import courses, mlp_course
 from dendrax.experiments._divergence import TABLE1, TABLE3, divergence_cells
 from dendrax.experiments._library import Library
 from dendrax.experiments._pictures import picture_cells
 from dendrax.experiments._playing import playing_cells
-from dendrax.experiments._report import Report, make_report, write_report
+from dendrax.experiments._report import write_report
 from dendrax.experiments._run import finished, run_cells
 from dendrax.experiments._speed import speed_cells
 from dendrax.experiments._store import Cell, Store

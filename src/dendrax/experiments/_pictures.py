@@ -106,10 +106,10 @@ def picture_cells(library: Library, *, seed: int) -> list[Cell]:
 
 def _material(library: Library, seed: int, work: Work) -> Material:
     loss, arguments = case(library, MODEL, seed)
-    work.report(0.0, "recording every error")
+    work.on_progress(0.0, "recording every error")
     graph = dendrax.trace(loss, *arguments, vertices="layer")
     zil, il = (dendrax.run(graph, rule, record=("energy", "statistics")) for rule in RULES)
-    work.report(0.5, "comparing with backpropagation")
+    work.on_progress(0.5, "comparing with backpropagation")
     return Material(graph, zil, il, [dendrax.check(loss, *arguments, rule=rule) for rule in RULES])
 
 

@@ -58,7 +58,7 @@ def _cell(settings: QSettings, name: str, rule: Rule | None, seed: int) -> Cell:
     def measure(work: Work) -> Mapping[str, Any]:
         def report(point: Point) -> None:
             text = f"{point.scores.mean():.0f} points after {point.step} actions"
-            work.report(point.step / settings.steps, text)
+            work.on_progress(point.step / settings.steps, text)
 
         work.folder.mkdir(parents=True, exist_ok=True)
         checkpoint = work.folder / "agent.npz"
@@ -92,7 +92,7 @@ def _random_cell(settings: QSettings, episodes: int, seed: int) -> Cell:
     }
 
     def measure(work: Work) -> Mapping[str, Any]:
-        work.report(0.0, "playing at random")
+        work.on_progress(0.0, "playing at random")
         scores = random_score(settings.game, episodes, seed=seed, max_steps=settings.max_steps)
         return {"scores": np.asarray(scores).tolist()}
 

@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dendrax._atomic import write_atomically
-from dendrax.experiments._contents import EXPLORER, TITLE
-from dendrax.experiments._contents import Report as Report
-from dendrax.experiments._contents import make_report as make_report
-from dendrax.experiments._page import EXPLORER_TEXT, html_page
+from dendrax.experiments._contents import EXPLORER, EXPLORER_TEXT, TITLE, Report
+from dendrax.experiments._page import html_page
 from dendrax.experiments._plots import Plot
 from dendrax.experiments._store import Finding
 from dendrax.experiments._story import INTRODUCTION

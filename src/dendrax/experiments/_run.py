@@ -21,7 +21,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from dendrax.experiments._store import Cell, Finding, Report, Store, Work
+from dendrax.experiments._store import Cell, Finding, OnProgress, Store, Work
 
 ROOM_FOR_A_BAR = 60  # columns
 
@@ -36,8 +36,8 @@ def run_cells(cells: Sequence[Cell], store: Store, console: Console) -> list[Fin
         task = progress.add_task("", total=len(cells))
         for cell in cells:
             interrupts.check()
-            report = _reporter(progress, task, cell.name, len(findings), interrupts)
-            findings.append(store.find(cell) or _measure(cell, store, report))
+            on_progress = _bar_mover(progress, task, cell.name, len(findings), interrupts)
+            findings.append(store.find(cell) or _measure(cell, store, on_progress))
             progress.update(task, completed=len(findings))
     return findings
 
@@ -89,23 +89,23 @@ def finished(cells: Sequence[Cell], store: Store) -> list[Finding]:
     return [found for cell in cells if (found := store.find(cell)) is not None]
 
 
-def _measure(cell: Cell, store: Store, report: Report) -> Finding:
+def _measure(cell: Cell, store: Store, on_progress: OnProgress) -> Finding:
     start = time.perf_counter()
-    report(0.0, "")
-    result = cell.measure(Work(store.scratch(cell), report))
+    on_progress(0.0, "")
+    result = cell.measure(Work(store.scratch(cell), on_progress))
     found = store.keep(cell, result, time.perf_counter() - start)
     shutil.rmtree(store.scratch(cell), ignore_errors=True)
     return found
 
 
-def _reporter(
+def _bar_mover(
     progress: Progress, task: TaskID, name: str, before: int, interrupts: _Interrupts
-) -> Report:
+) -> OnProgress:
     """Moves the bar by the part of this measurement, after those ``before`` it."""
 
-    def report(part: float, text: str) -> None:
+    def on_progress(part: float, text: str) -> None:
         interrupts.check()
         description = f"{escape(name)}  [dim]{escape(text)}[/]"
         progress.update(task, completed=before + part, description=description)
 
-    return report
+    return on_progress

@@ -52,7 +52,7 @@ def _cell(subject: Subject, seed: int, dtype: str, seconds: float) -> Cell:
             gradients = {"bp": jax.grad, "zil": _with(ZIL()), "il": _with(il)}
             updates = {}
             for rule, transform in gradients.items():
-                work.report(0.1 * len(updates), f"compiling {rule}")
+                work.on_progress(0.1 * len(updates), f"compiling {rule}")
                 updates[rule] = _compiled(transform, subject.learning_rate, batch)
             return _measured(updates, seconds, work)
 
@@ -84,14 +84,14 @@ def _measured(updates: Mapping[str, Update], seconds: float, work: Work) -> dict
     pairs, order = [], ("bp", "zil")
     start = time.perf_counter()
     while (spent := time.perf_counter() - start) < seconds or len(pairs) < MIN_PAIRS:
-        work.report(0.3 + 0.4 * min(1.0, spent / seconds), "BP and Z-IL in turns")
+        work.on_progress(0.3 + 0.4 * min(1.0, spent / seconds), "BP and Z-IL in turns")
         took = {rule: updates[rule]() for rule in order}
         pairs.append((took["bp"], took["zil"]))
         order = order[::-1]
     relaxed = []
     start = time.perf_counter()
     while (spent := time.perf_counter() - start) < seconds or len(relaxed) < MIN_RELAXED:
-        work.report(0.7 + 0.3 * min(1.0, spent / seconds), "IL")
+        work.on_progress(0.7 + 0.3 * min(1.0, spent / seconds), "IL")
         relaxed.append(updates["il"]())
     return _medians(np.array(pairs), np.array(relaxed))
 

@@ -22,7 +22,7 @@ import dendrax
 from dendrax._atomic import write_atomically
 from dendrax.experiments._machine import machine, now
 
-Report = Callable[[float, str], None]  # how far it is, from 0 to 1, and what it says of itself
+OnProgress = Callable[[float, str], None]  # how far it is, from 0 to 1, and what it says of itself
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Work:
     """What a measurement may use while it runs: a folder for checkpoints, and a progress bar."""
 
     folder: pathlib.Path
-    report: Report = lambda part, text: None
+    on_progress: OnProgress = lambda part, text: None
 
 
 @dataclass(frozen=True)

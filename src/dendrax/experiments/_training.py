@@ -84,7 +84,9 @@ def _learn(course: Course, name: str, seed: int, work: Work) -> Iterator[Point]:
         accuracy, energy = runner.accuracy(state.model), runner.energy(state.model)
         points.append(Point(int(stop), spent, loss, accuracy, energy, digest(state.model)))
         save_arrays(work.folder / "run.npz", state, [asdict(point) for point in points])
-        work.report(int(stop) / length, f"{100 * accuracy:.1f} % after {stop} of {length} updates")
+        work.on_progress(
+            int(stop) / length, f"{100 * accuracy:.1f} % after {stop} of {length} updates"
+        )
         yield points[-1]
 
 
