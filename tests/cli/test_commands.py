@@ -79,6 +79,15 @@ def test_every_number_stands_whole_however_narrow_the_terminal(width):
             assert all(entry in shown.getvalue() for entry in row[1:] if " " not in entry)
 
 
+@pytest.mark.parametrize("width", range(40, 160, 3))
+def test_no_column_of_a_table_is_cut_off(width):
+    for table in all_tables(everything()):
+        shown = io.StringIO()
+        show_table(table, Console(file=shown, width=width))
+        head = [line for line in shown.getvalue().splitlines() if line.startswith(("┏", "┃"))]
+        assert all(line.endswith(("┓", "┃")) and len(line) <= width for line in head)
+
+
 def test_the_version(dendrax):
     shown = dendrax("--version")
     assert shown == (0, f"dendrax {version('dendrax')}, jax {version('jax')}\n", "")

@@ -89,19 +89,23 @@ def show_table(table: Table, console: Console) -> None:
     """As a table, or, where the terminal is too narrow for its numbers, row by row."""
     headings = [max(name.split(), key=len) for name in table.columns]
     widths = [max(map(len, column)) for column in zip(headings, *table.rows, strict=True)]
-    if sum(widths) + 3 * len(widths) + 1 <= console.width:
+    room = console.width - (sum(widths) + 3 * len(widths) + 1)
+    if room >= 0:
         console.print(f"\n{table.title}", style="italic", markup=False, highlight=False)
-        console.print(_framed(table, widths))
+        console.print(_framed(table, widths, room))
     else:
         _show_rows(table, console)
     if table.note:
         console.print(table.note, style="dim", markup=False, highlight=False)
 
 
-def _framed(table: Table, widths: list[int]) -> Shown:
+def _framed(table: Table, widths: list[int], room: int) -> Shown:
+    """Headings get the room that is left, and break where it ends: Rich would cut columns off."""
     shown = Shown()
     for index, (name, width) in enumerate(zip(table.columns, widths, strict=True)):
-        shown.add_column(escape(name), justify="right" if index else "left", min_width=width)
+        more = min(room, max(0, len(name) - width))
+        room -= more
+        shown.add_column(escape(name), justify="right" if index else "left", width=width + more)
     for row in table.rows:
         shown.add_row(*map(_coloured, row))
     return shown
