@@ -63,6 +63,14 @@ def test_every_table_is_a_table_at_80_columns():
         assert max(map(len, lines)) <= 80
 
 
+def test_names_of_tables_and_columns_tell_them_apart():
+    """In a narrow terminal a column is a line of its own, far from its neighbours."""
+    others = [made.run(rule, ["a"], course="CNN") for rule in RULES]
+    tables = [chapter.table for chapter in all_chapters([*measured(), *others])]
+    assert len({table.name for table in tables}) == len(tables) == 5
+    assert all(len(set(table.columns)) == len(table.columns) for table in tables)
+
+
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_no_line_of_the_demo_is_wider_than_the_terminal(demo, width):
     lines = demo(width).stdout.splitlines()

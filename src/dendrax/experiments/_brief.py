@@ -24,11 +24,11 @@ from dendrax.experiments._tables import (
 )
 
 RELATIVE = "Relative distance to BP's update ({})"
-TABLE1 = (
+NOTE1 = (
     "paper: whether the distance of original Z-IL is 0 there. Z-IL: one compiled pass. dynamics: "
     "every value node moves at every time step."
 )
-TABLE2 = "95 %: where the ratio lies in resamples of the measured times. T: the time steps of IL."
+NOTE2 = "95 %: where the ratio lies in resamples of the measured times. T: the time steps of IL."
 OVERFLOWN = "overflow: the value nodes left the range of the numbers."
 TRAINING = (
     "accuracy: on the test set, after {updates} updates. weights = BP's: at how many points of the "
@@ -53,8 +53,8 @@ def table1(findings: Sequence[Finding]) -> Table:
         if ours[0] != MISSING:
             rows.append((row, ours[0], paper, *ours[1:]))
     columns = ("network", "original Z-IL", "paper", "Z-IL", "dynamics")
-    note = f"{TABLE1} {_overflow(rows)}".rstrip()
-    return Table("brief1", RELATIVE.format(dtype), columns, tuple(rows), note)
+    note = f"{NOTE1} {_overflow(rows)}".rstrip()
+    return Table("table1-brief", RELATIVE.format(dtype), columns, tuple(rows), note)
 
 
 def table2(findings: Sequence[Finding]) -> Table:
@@ -74,8 +74,10 @@ def table2(findings: Sequence[Finding]) -> Table:
                 ", ".join(map(str, sorted({f.settings["num_steps"] for f in found}))),
             )
         )
-    columns = ("network", "Z-IL / BP", "95 %", "paper", "IL / BP", "paper", "T")
-    return Table("brief2", "Time of one update over BP's (float32)", columns, tuple(rows), TABLE2)
+    columns = ("network", "Z-IL / BP", "95 %", "paper, Z-IL", "IL / BP", "paper, IL", "T")
+    return Table(
+        "table2-brief", "Time of one update over BP's (float32)", columns, tuple(rows), NOTE2
+    )
 
 
 def table3(findings: Sequence[Finding]) -> Table:
@@ -86,7 +88,7 @@ def table3(findings: Sequence[Finding]) -> Table:
         if ours[1] != MISSING:
             rows.append((row, *ours))
     columns = ("network", "Z-IL", "all learn at the end", "initial error", "gamma = 0.5")
-    return Table("brief3", RELATIVE.format(dtype), columns, tuple(rows), _overflow(rows))
+    return Table("table3-brief", RELATIVE.format(dtype), columns, tuple(rows), _overflow(rows))
 
 
 def trainings(findings: Sequence[Finding]) -> Iterator[tuple[CourseName, Table]]:
@@ -102,7 +104,7 @@ def trainings(findings: Sequence[Finding]) -> Iterator[tuple[CourseName, Table]]
         title = "The same start, the same batches, another rule"
         yield (
             CourseName(name, runs[0].settings["data"]),
-            Table("brief4", title, columns, rows, note),
+            Table(f"training-brief-{name}", title, columns, rows, note),
         )
 
 

@@ -30,8 +30,8 @@ RULES: dict[str, Rule] = {
     "noise": ZIL(init="noise"),
     "gamma": ZIL(gamma=0.5),
 }
-TABLE1 = ("original", "wavefront", "dynamics")
-TABLE3 = ("wavefront", "dynamics", "timing", "noise", "gamma")
+COLUMNS1 = ("original", "wavefront", "dynamics")
+COLUMNS3 = ("wavefront", "dynamics", "timing", "noise", "gamma")
 SPOKEN = {
     "original": "original Z-IL",
     "wavefront": "Z-IL",

@@ -12,7 +12,7 @@ from dendrax.data import has_atari
 from dendrax.experiments._beyond import beyond_cells
 from dendrax.experiments._contents import Report, make_report
 from dendrax.experiments._courses import courses, mlp_course
-from dendrax.experiments._divergence import TABLE1, TABLE3, divergence_cells
+from dendrax.experiments._divergence import COLUMNS1, COLUMNS3, divergence_cells
 from dendrax.experiments._library import Library
 from dendrax.experiments._pictures import picture_cells
 from dendrax.experiments._playing import playing_cells
@@ -50,9 +50,9 @@ class Paper:
     def cells(self, part: str) -> list[Cell]:
         """The measurements of one part."""
         make = {
-            "table1": lambda: self._divergence(TABLE1),
+            "table1": lambda: self._divergence(COLUMNS1),
             "table2": self._speed,
-            "table3": lambda: self._divergence(TABLE3),
+            "table3": lambda: self._divergence(COLUMNS3),
             "training": self._training,
             "beyond": lambda: beyond_cells(self.library, seed=self.seed, quick=self.quick),
             "pictures": lambda: picture_cells(self.library, seed=self.seed),

@@ -27,17 +27,17 @@ INTRODUCTION = (
     "update is from BP's, what it costs, and how well networks learn.",
 )
 
-TABLE1 = (
+QUESTION1 = (
     "Each network makes one update by Z-IL and one by backpropagation (BP, jax.grad). Their "
     "distance is relative: 0 is the same update to the last bit, 1 is as far off as no update. "
     "Original Z-IL has no levels. An error that takes paths of different length then arrives at "
     "different times, as in ResNets and Transformers; levels add delays until all are equal."
 )
-TABLE2 = (
+QUESTION2 = (
     "The time of one update divided by BP's: 1 is as fast as BP. IL relaxes over T time steps, "
     "Z-IL needs one pass. The paper measured on graphics cards: compare ratios, not times."
 )
-TABLE3 = (
+QUESTION3 = (
     "Z-IL sets three conditions: weights learn when the error reaches their level, inference "
     "starts without errors, and its step size gamma is 1. Each column but the first drops one. "
     "Distances are relative, as in Table 1: a condition is needed if they are not 0 without it."
@@ -70,9 +70,9 @@ class Chapter:
 def all_chapters(findings: Sequence[Finding]) -> list[Chapter]:
     """Those that the findings fill, in the paper's precision where they were measured in it."""
     told = [
-        ("Table 1: is one update that of backpropagation?", TABLE1, brief.table1(findings)),
-        ("Table 2: what does an update cost?", TABLE2, brief.table2(findings)),
-        ("Table 3: which conditions does Z-IL need?", TABLE3, brief.table3(findings)),
+        ("Table 1: is one update that of backpropagation?", QUESTION1, brief.table1(findings)),
+        ("Table 2: what does an update cost?", QUESTION2, brief.table2(findings)),
+        ("Table 3: which conditions does Z-IL need?", QUESTION3, brief.table3(findings)),
     ]
     for course, table in brief.trainings(findings):
         text = TRAINING.format(course=course.name, data=course.data)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dendrax.experiments import _notes as notes
 from dendrax.experiments import _published as published
-from dendrax.experiments._divergence import TABLE1, TABLE3
+from dendrax.experiments._divergence import COLUMNS1, COLUMNS3
 from dendrax.experiments._speed import interval
 from dendrax.experiments._store import Finding
 
@@ -40,7 +40,7 @@ def table1(findings: Sequence[Finding], dtype: str) -> Table:
     """Original Z-IL against Z-IL on levelled graphs."""
     rows = []
     for row, found in rows_of(findings, "divergence", dtype):
-        ours = [distance(found, column) for column in TABLE1]
+        ours = [distance(found, column) for column in COLUMNS1]
         if ours[0] != MISSING:
             rows.append((row, number(published.TABLE1[row]), *ours))
     return Table(
@@ -87,7 +87,7 @@ def table3(findings: Sequence[Finding], dtype: str) -> Table:
     """Each of Z-IL's three conditions, left out."""
     rows = []
     for row, found in rows_of(findings, "divergence", dtype):
-        ours = {column: distance(found, column) for column in TABLE3}
+        ours = {column: distance(found, column) for column in COLUMNS3}
         if ours["timing"] == MISSING:
             continue
         beside = published.TABLE3[row]
