@@ -26,6 +26,14 @@ INTRODUCTION = (
     "dendrax does this for any JAX function, and here is what it measured: the wave, how far each "
     "update is from BP's, what it costs, and how well networks learn.",
 )
+OPENING = (
+    " ".join(INTRODUCTION[:2]),
+    " ".join(INTRODUCTION[2:4]),
+    "This demo measures what the paper (Reverse Differentiation via Predictive Coding, AAAI 2022) "
+    "proves, on networks that are plain JAX functions: the paper's three tables on small networks; "
+    "one network that learns FashionMNIST, pictures of clothes, by every rule; and pictures of the "
+    "error wave.",
+)
 
 QUESTION1 = (
     "Each network makes one update by Z-IL and one by backpropagation (BP, jax.grad). Their "
@@ -46,15 +54,6 @@ TRAINING = (
     "{course}, learns {data} by one rule after the other, always from the same weights and on the "
     "same batches. If Z-IL is BP, it must have BP's weights, bit for bit, all along. The rules "
     "below it are other forms of predictive coding: their updates need not be BP's."
-)
-OPENING = (
-    "Predictive coding is a theory of how the brain learns: each value node is predicted by its "
-    "neighbours, and each weight learns only from the prediction error beside it. Backpropagation "
-    "(BP), which trains nearly all networks today, sends one error back through the whole network.",
-    "The paper (Reverse Differentiation via Predictive Coding, AAAI 2022) proves that one form of "
-    "predictive coding, Z-IL, makes the same update as BP. This demo measures it, on networks that "
-    "are plain JAX functions: the paper's three tables on small networks; one network that learns "
-    "FashionMNIST, pictures of clothes, by every rule; and pictures of the error wave.",
 )
 
 
