@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from dendrax.cli import main
 from dendrax.cli._main import app
-from dendrax.cli._paper import show_table
+from dendrax.cli._measurements import show_table
 from dendrax.experiments import PARTS
 from dendrax.experiments._tables import all_tables
 from tests.experiments.findings import everything

@@ -6,7 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
-from dendrax.cli._paper import show_claims, show_table
+from dendrax.cli._measurements import show_claims, show_table
 from dendrax.experiments import _published as published
 from dendrax.experiments._brief import relative
 from dendrax.experiments._claims import Claim
@@ -110,7 +110,7 @@ def test_words_that_the_demo_does_not_know(demo, word, said):
 
 def test_claims_hang_and_give_their_evidence_where_they_fail():
     claims = [Claim("long " * 30, True, "fine"), Claim("short", False, "3 of 7 fail")]
-    lines = shown(lambda console: show_claims(console, claims, evidence=False), 80)
+    lines = shown(lambda console: show_claims(claims, console, evidence=False), 80)
     assert lines[0].startswith("yes  long") and lines[1].startswith("     long")
     assert any("3 of 7 fail" in line for line in lines) and not any("fine" in x for x in lines)
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import pathlib
-
 from rich.console import Console
 from rich.rule import Rule
 
-from dendrax.cli._paper import check_folder, console_of_width, end, measure, show_claims, show_table
+from dendrax.cli._measurements import (
+    check_folder,
+    console_of_width,
+    exit_if_inexact,
+    measure,
+    show_claims,
+    show_table,
+)
 from dendrax.experiments import Paper
 from dendrax.experiments._story import OPENING, Chapter
 
@@ -22,24 +27,24 @@ PAGE = (
 def run(paper: Paper) -> None:
     """Say what will be shown, measure, and tell it table by table; the page comes last."""
     console = console_of_width()
-    check_folder(paper.folder)
-    _open(console, paper.folder)
+    check_folder(paper)
+    _open(paper, console)
     report, page = measure(paper, ("demo",), console)
     for chapter in report.chapters:
         _tell(chapter, console)
     _head("What this run found", console)
-    show_claims(console, report.claims, evidence=False)
+    show_claims(report.claims, console, evidence=False)
     _say(PAGE, console)
     console.print(f"{page}", style="bold", soft_wrap=True, markup=False)
-    end(report)
+    exit_if_inexact(report)
 
 
-def _open(console: Console, folder: pathlib.Path) -> None:
+def _open(paper: Paper, console: Console) -> None:
     for text in OPENING:
         _say(text, console)
         console.print()
-    known = any((folder / "work").glob("*.json"))
-    _say(f"{WAIT} {AGAIN.format(folder)}" if known else WAIT, console)
+    known = any(paper.work_folder.glob("*.json"))
+    _say(f"{WAIT} {AGAIN.format(paper.folder)}" if known else WAIT, console)
 
 
 def _tell(chapter: Chapter, console: Console) -> None:

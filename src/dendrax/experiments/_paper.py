@@ -43,9 +43,14 @@ class Paper:
     seed: int = 0
 
     @property
+    def work_folder(self) -> pathlib.Path:
+        """Where finished measurements and checkpoints lie."""
+        return self.folder / "work"
+
+    @property
     def store(self) -> Store:
         """Quick measurements and full ones have different settings, and can share a folder."""
-        return Store(self.folder / "work")
+        return Store(self.work_folder)
 
     def cells(self, part: str) -> list[Cell]:
         """The measurements of one part."""
