@@ -87,9 +87,15 @@ def test_a_terminal_that_is_much_too_narrow(demo, width):
 
 def test_the_story_is_told_in_order(demo):
     text = " ".join(demo(80).stdout.split())
-    told = [*OPENING, "about three minutes", "Table 1: is", "as far off as no update"]
-    told += ["Table 2: what", "Table 3: which", "Training: MLP", "What this run found", "Open this"]
-    places = [text.find(part) for part in told]
+    parts = [*OPENING, "about three minutes", "Table 1: is", "as far off as no update"]
+    parts += [
+        "Table 2: what",
+        "Table 3: which",
+        "Training: MLP",
+        "What this run found",
+        "Open this",
+    ]
+    places = [text.find(part) for part in parts]
     assert -1 not in places and places == sorted(places)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from dendrax.experiments import _published as published
 from dendrax.experiments._speed import interval
@@ -29,19 +28,12 @@ NOTE1 = (
     "every value node moves at every time step."
 )
 NOTE2 = "95 %: where the ratio lies in resamples of the measured times. T: the time steps of IL."
-OVERFLOWN = "overflow: the value nodes left the range of the numbers."
+OVERFLOW_NOTE = "overflow: the value nodes left the range of the numbers."
 TRAINING = (
     "accuracy: on the test set, after {updates} updates. weights = BP's: at how many points of the "
     "run they are. ms: time of an update by the clock (Table 2 measures speed). BP is jax.grad; "
     "BP, dendrax computes the same on dendrax's graph."
 )
-
-
-class CourseName(NamedTuple):
-    """What is trained, and on what."""
-
-    name: str
-    data: str
 
 
 def table1(findings: Sequence[Finding]) -> Table:
@@ -91,8 +83,8 @@ def table3(findings: Sequence[Finding]) -> Table:
     return Table("table3-brief", RELATIVE.format(dtype), columns, tuple(rows), _overflow(rows))
 
 
-def trainings(findings: Sequence[Finding]) -> Iterator[tuple[CourseName, Table]]:
-    """One table for each network that learned."""
+def trainings(findings: Sequence[Finding]) -> Iterator[tuple[str, str, Table]]:
+    """The name of each network that learned, its data, and its table."""
     found = [f for f in findings if f.kind == "training"]
     for name in dict.fromkeys(f.settings["course"] for f in found):
         runs = [f for f in found if f.settings["course"] == name]
@@ -103,7 +95,8 @@ def trainings(findings: Sequence[Finding]) -> Iterator[tuple[CourseName, Table]]
         columns = ("rule", "accuracy", "weights = BP's", "ms")
         title = "The same start, the same batches, another rule"
         yield (
-            CourseName(name, runs[0].settings["data"]),
+            name,
+            runs[0].settings["data"],
             Table(f"training-brief-{name}", title, columns, rows, note),
         )
 
@@ -128,7 +121,7 @@ def _precision(findings: Sequence[Finding]) -> str:
 
 
 def _overflow(rows: Sequence[Sequence[str]]) -> str:
-    return OVERFLOWN if any(OVERFLOW in row for row in rows) else ""
+    return OVERFLOW_NOTE if any(OVERFLOW in row for row in rows) else ""
 
 
 def relative(found: Iterable[Finding], column: str) -> str:

@@ -68,12 +68,12 @@ class Chapter:
 
 def all_chapters(findings: Sequence[Finding]) -> list[Chapter]:
     """Those that the findings fill, in the paper's precision where they were measured in it."""
-    told = [
+    drafts = [
         ("Table 1: is one update that of backpropagation?", QUESTION1, brief.table1(findings)),
         ("Table 2: what does an update cost?", QUESTION2, brief.table2(findings)),
         ("Table 3: which conditions does Z-IL need?", QUESTION3, brief.table3(findings)),
     ]
-    for course, table in brief.trainings(findings):
-        text = TRAINING.format(course=course.name, data=course.data)
-        told.append((f"Training: {course.name}", text, table))
-    return [Chapter(*parts) for parts in told if parts[-1].rows]
+    for course, data, table in brief.trainings(findings):
+        text = TRAINING.format(course=course, data=data)
+        drafts.append((f"Training: {course}", text, table))
+    return [Chapter(*parts) for parts in drafts if parts[-1].rows]
