@@ -79,7 +79,10 @@ def _section(heading: str, *parts: str) -> str:
 
 
 def _explorer(page: str | None) -> str:
-    """The explorer inside the page, so that the page can be sent alone; it cannot reach out."""
+    """The explorer inside the page, so that the page can be sent alone.
+
+    The sandbox keeps it from the page around it, its own Content-Security-Policy from the network.
+    """
     if page is None:
         return ""
     frame = (
