@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 import dendrax
 from dendrax import ZIL
+from dendrax._words import Vertices
 from dendrax.experiments._store import Cell, Work
 from dendrax.experiments._subjects import Batch, Subject
 from dendrax.rules import Rule
@@ -73,11 +74,11 @@ def _cell(subject: Subject, column: str, seed: int, dtype: str) -> Cell:
     return Cell("divergence", name, settings, measure)
 
 
-def _vertices(subject: Subject, column: str) -> str:
+def _vertices(subject: Subject, column: str) -> Vertices:
     return subject.graph if column == "dynamics" else "layer"
 
 
-def _gradients(column: str, vertices: Any, batch: Batch) -> tuple[Any, Any]:
+def _gradients(column: str, vertices: Vertices, batch: Batch) -> tuple[Any, Any]:
     """The gradient of the rule in this column, and backpropagation's."""
     graph = dendrax.trace(predict, batch.model, batch.inputs, vertices=vertices)
     record = ("energy",) if column == "dynamics" else ()

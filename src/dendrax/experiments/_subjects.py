@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dendrax import agent
+from dendrax._words import Vertices
 from dendrax.agent import QSettings
 from dendrax.data import GAMES, has_atari
 from dendrax.experiments._library import Library, Samples
@@ -61,7 +62,7 @@ class Subject:
     batch_size: int
     learning_rate: float
     num_steps: int
-    graph: str
+    graph: Vertices
     draw: Callable[[int], Batch]
 
     @property
