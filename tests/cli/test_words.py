@@ -40,7 +40,7 @@ finally:
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     *offered, heavy = done.stdout.splitlines()
     return [word for word in offered if word], heavy.split()[1:]
 
@@ -59,6 +59,8 @@ finally:
         ("dendrax paper tab", ["table1", "table2", "table3"]),
         ("dendrax explore res", ["resnet18"]),
         ("dendrax train --model q", []),
+        ("dendrax qqqq ", []),
+        ("dendrax qqqq --m", []),
     ],
 )
 def test_the_shell_completes_words_without_jax(line, offered):

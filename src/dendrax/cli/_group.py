@@ -18,6 +18,8 @@ from dendrax._errors import nearest
 
 _CHOICE = re.compile(r"'(?P<given>[^']*)' is not one of (?P<known>.+)", re.DOTALL)
 
+_UNKNOWN = "dendrax.unknown_command"  # in the context of a line
+
 
 class Commands(TyperGroup):
     """The commands. What is wrong with a line is said in a sentence or two, without a frame."""
@@ -39,8 +41,15 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            ctx.fail(f"there is no command {name!r}. {suggested(name, self.list_commands(ctx))}")
+            if not ctx.resilient_parsing:
+                ctx.fail(
+                    f"there is no command {name!r}. {suggested(name, self.list_commands(ctx))}"
+                )
+            ctx.meta[_UNKNOWN] = True  # a shell completes: a sentence would stand in its prompt
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        return [] if _UNKNOWN in ctx.meta else super().shell_complete(ctx, incomplete)
 
 
 def refuse(problem: Any) -> NoReturn:
