@@ -101,16 +101,17 @@ def one_of(setting: str, value: Any, allowed: tuple[Any, ...]) -> None:
     if not any(value is choice or value == choice for choice in allowed):
         choices = ", ".join(repr(choice) for choice in allowed)
         words = [choice for choice in allowed if isinstance(choice, str)]
-        close = nearest(value, words) if isinstance(value, str) else ""
         raise complain(
             ValueError,
-            f"{setting}={value!r} is not known.{close}",
+            f"{setting}={value!r} is not known.{nearest(value, words)}",
             remedy=f"Use one of: {choices}.",
         )
 
 
-def nearest(word: str, words: Iterable[str], most: int = 1) -> str:
-    """A question, if some of the words, at ``most`` so many, are close."""
+def nearest(word: Any, words: Iterable[str], most: int = 1) -> str:
+    """A question, if some of the words, at ``most`` so many, are close; to what is no word, none."""
+    if not isinstance(word, str):
+        return ""
     lower = {known.lower(): known for known in words}
     close = difflib.get_close_matches(word.lower(), lower, n=most, cutoff=0.5)
     return f" Did you mean {' or '.join(repr(lower[found]) for found in close)}?" if close else ""

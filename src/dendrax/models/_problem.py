@@ -150,7 +150,7 @@ def problem(
     """
     if name not in _BUILDERS:
         raise ValueError(
-            f"dendrax.models.problem: unknown name {name!r}.{nearest(str(name), PROBLEMS)} "
+            f"dendrax.models.problem: unknown name {name!r}.{nearest(name, PROBLEMS)} "
             f"Choose from {', '.join(PROBLEMS)}."
         )
     model_key, inputs_key, target_key = jax.random.split(_default(key), 3)

@@ -179,7 +179,7 @@ def _activation(name: str) -> Any:
         known = ", ".join(_ACTIVATIONS)
         raise complain(
             ValueError,
-            f"there is no activation {name!r}.{nearest(str(name), _ACTIVATIONS)}",
+            f"there is no activation {name!r}.{nearest(name, _ACTIVATIONS)}",
             remedy=f"Use one of: {known}.",
         )
     return _ACTIVATIONS[name]
