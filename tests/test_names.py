@@ -40,6 +40,23 @@ def test_one_import_is_enough():
     _run(program + "\ndendrax.train.fit, dendrax.draw.graph, dendrax.nnx.grad")
 
 
+def test_any_name_may_be_the_first_that_is_used():
+    """Files of the core register with each other, whichever of them is loaded first."""
+    firsts = {home: name for name, home in dendrax._HOME_OF.items()}  # pyright: ignore
+    program = f"""
+import jax, sys
+def eight_times(x):
+    return jax.lax.scan(lambda c, _: (jax.jit(lambda c: c * 2)(c), None), x, None, length=3)[0]
+for name in {[*firsts.values()]}:
+    for module in [module for module in sys.modules if module.split(".")[0] == "dendrax"]:
+        del sys.modules[module]
+    import dendrax
+    assert callable(getattr(dendrax, name)), name
+    assert dendrax.grad(eight_times)(2.0) == 8.0, name
+"""
+    _run(program)
+
+
 def test_types_and_run_time_know_the_same_names():
     tree = ast.parse(inspect.getsource(dendrax))
     block = next(node for node in tree.body if isinstance(node, ast.If))

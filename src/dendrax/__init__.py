@@ -88,7 +88,6 @@ else:  # a checker that saw __getattr__ would believe in any name
             public = () if name.startswith("_") else (*_HOME_OF, *_NEEDS)
             text = f"module 'dendrax' has no attribute {name!r}.{_nearest(name, public)}"
             raise AttributeError(text, name=name)
-        _importlib.import_module("dendrax._api")  # the core as a whole: its files register rules
         value = getattr(_importlib.import_module(f"dendrax.{_HOME_OF[name]}"), name)
         globals()[name] = value
         return value
