@@ -157,7 +157,7 @@ def test_help_shows_every_name():
     shown = io.StringIO()
     pydoc.Helper(output=shown).help(dendrax)
     _, contents = shown.getvalue().split("\nPACKAGE CONTENTS\n")  # before it, the docstring
-    for name in (name for name in dir(dendrax) if name[0] != "_"):
+    for name in (*dendrax._HOME_OF, *SUBMODULES):  # pyright: ignore
         line = rf"^    (class {name}\(|{name}\(|{name}$|{name} \(package\)$)"
         assert re.search(line, contents, re.MULTILINE), name
 
@@ -178,9 +178,18 @@ print(graph._repr_svg_()[:40])
 def test_tuples_are_those_of_the_types():
     """Each line is ``NAMES: tuple[Name, ...] = get_args(Name)``, and each type has one."""
     body = ast.parse(inspect.getsource(_words)).body
-    types = [ast.unparse(node.targets[0]) for node in body if isinstance(node, ast.Assign)]
+    plain = [ast.unparse(node.targets[0]) for node in body if isinstance(node, ast.Assign)]
+    types = [name for name in plain if not name.isupper()]
     tuples = [ast.unparse(node).split(": ")[1] for node in body if isinstance(node, ast.AnnAssign)]
     assert tuples == [f"tuple[{name}, ...] = get_args({name})" for name in types]
+
+
+def test_types_of_words_have_names_of_their_own():
+    types = {name for name in vars(_words) if name[0].isupper() and not name.isupper()}
+    for path in pathlib.Path(dendrax.__file__).parent.rglob("*.py"):
+        nodes = ast.walk(ast.parse(path.read_text()))
+        classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
+        assert not types & classes, path
 
 
 def test_catalogues_have_what_is_named():

@@ -43,7 +43,7 @@ from dendrax._network import evaluate
 from dendrax._relax import Relaxation
 from dendrax._vertices import with_vertices
 from dendrax._wavefront import Tape, send_back
-from dendrax._words import RECORDS, RULE_NAMES, VERTICES, Record, Vertices
+from dendrax._words import QUANTITIES, RULE_NAMES, VERTICES, Quantity, Vertices
 from dendrax.rules import ZIL, Rule, Timed
 
 
@@ -332,7 +332,7 @@ def run(
     rule: Rule,
     *args: Any,
     target: Any = None,
-    record: Record | Sequence[Record] = (),
+    record: Quantity | Sequence[Quantity] = (),
 ) -> Result:
     """Run a rule on a traced graph and look inside.
 
@@ -372,7 +372,7 @@ def run(
     check_rule(rule)
     record = (record,) if isinstance(record, (str, bool)) or record is None else tuple(record)
     for name in record:
-        one_of("record", name, RECORDS)
+        one_of("record", name, QUANTITIES)
     flat = as_flat(graph)
     call: Call = flat.call
     leaves = call.leaves(call.arguments.replaced(args) if args else None)

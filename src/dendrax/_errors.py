@@ -109,7 +109,7 @@ def one_of(setting: str, value: Any, allowed: tuple[Any, ...]) -> None:
 
 
 def nearest(word: Any, words: Iterable[str], most: int = 1) -> str:
-    """A question, if some of the words, at ``most`` so many, are close; to what is no word, none."""
+    """A question, if some of the words, at ``most`` so many, are close; no word has none."""
     if not isinstance(word, str):
         return ""
     lower = {known.lower(): known for known in words}

@@ -24,7 +24,7 @@ from dendrax._network import Clamp, constant_error, evaluate
 from dendrax._relax import Outcome, Relaxation, run_relaxation
 from dendrax._vertices import with_vertices
 from dendrax._wavefront import Tape, port, record, send_back
-from dendrax._words import RECORDS, Vertices
+from dendrax._words import QUANTITIES, Vertices
 from dendrax.rules import Rule, Timed
 
 
@@ -130,7 +130,7 @@ class Result:
             lines.append(f"  energy {start:.6g} -> {end:.6g}")
         if not traced and self.converged is not None:
             lines.append(f"  converged: {bool(self.converged)}")
-        recorded = [name for name in RECORDS if getattr(self, name) is not None]
+        recorded = [name for name in QUANTITIES if getattr(self, name) is not None]
         lines += [f"  recorded: {', '.join(recorded)}"] * bool(recorded)
         if traced:
             return "\n".join([*lines, "  (inside jax.jit: the numbers are not known yet)"])

@@ -8,7 +8,7 @@ import typer
 
 import dendrax
 from dendrax import _words
-from dendrax._words import Mode, NonFinite, Sharding, Vertices
+from dendrax._words import Mode, NonFiniteAction, Sharding, Vertices
 from dendrax.cli._group import Commands, completing
 
 app = typer.Typer(
@@ -279,7 +279,7 @@ def train(
     monitor: Annotated[str | None, _usually("test_loss", "What is to get better.")] = None,
     mode: Annotated[Mode | None, _usually("min", "What is better.")] = None,
     nonfinite: Annotated[
-        NonFinite | None, _usually("stop", "At a loss that is not finite.")
+        NonFiniteAction | None, _usually("stop", "At a loss that is not finite.")
     ] = None,
     sharding: Annotated[
         Sharding | None,

@@ -11,7 +11,7 @@ from typing import Any
 from dendrax._errors import complain, one_of, public
 from dendrax._graph import Graph
 from dendrax._level import LevelledGraph
-from dendrax._words import LAYOUTS, Layout
+from dendrax._words import GRAPH_LAYOUTS, GraphLayout
 from dendrax.draw._circuit import check_small, circuit_scene
 from dendrax.draw._dot import dot_places, has_dot
 from dendrax.draw._drawing import Places, drawn, own_places
@@ -51,7 +51,7 @@ def graph(
     graph: Graph | LevelledGraph,
     path: str | os.PathLike[str] | None = None,
     *,
-    layout: Layout = "auto",
+    layout: GraphLayout = "auto",
     shapes: bool | None = None,
     silent: bool = False,
 ) -> Picture:
@@ -82,7 +82,7 @@ def graph(
         ```
     """
     _check_graph(graph)
-    one_of("layout", layout, LAYOUTS)
+    one_of("layout", layout, GRAPH_LAYOUTS)
     if path is not None:
         file_kind(path)
     planned = plan(graph, silent=silent)
@@ -120,7 +120,7 @@ def circuit(graph: Graph | LevelledGraph, path: str | os.PathLike[str] | None = 
     return _done(circuit_scene(planned), path)
 
 
-def _places(planned: Plan, layout: Layout) -> Places:
+def _places(planned: Plan, layout: GraphLayout) -> Places:
     if layout == "dot":
         return dot_places(planned)
     if layout == "auto" and len(planned.seen) + planned.num_delays <= MOST_FOR_DOT and has_dot():

@@ -10,7 +10,7 @@ from dendrax._dynamics import Schedule
 from dendrax._errors import complain, one_of
 from dendrax._graph import Edge, Vertex
 from dendrax._level import LevelledGraph
-from dendrax._words import TIMINGS, Start, Timing
+from dendrax._words import LEARNING_TIMES, LearningTime, Start
 from dendrax.rules._base import Timed, check_gamma, check_num_steps, learning_edges
 from dendrax.rules._start import check_init, start_at
 
@@ -52,14 +52,14 @@ class ZIL(Timed):
 
     gamma: float = 1.0
     levelled: bool = True
-    timing: Timing = "level"
+    timing: LearningTime = "level"
     init: Start | Callable[[Vertex, Any], Any] = "forward"
     num_steps: int | None = None
 
     def __post_init__(self) -> None:
         check_gamma("ZIL", self.gamma)
         one_of("ZIL: levelled", self.levelled, (True, False))
-        one_of("ZIL: timing", self.timing, TIMINGS)
+        one_of("ZIL: timing", self.timing, LEARNING_TIMES)
         check_init("ZIL", self.init)
         if self.num_steps is not None:
             remedy = "Leave it out to run until the last parameter has learned."

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from dendrax._errors import complain, one_of, public, warn
-from dendrax._words import WHICH, Which
+from dendrax._words import CHECKPOINT_NAMES, CheckpointName
 from dendrax.data._arguments import expanded
 from dendrax.train._checkpoint import Checkpoints
 from dendrax.train._folder import fixed_settings, read_about
@@ -20,7 +20,7 @@ from dendrax.train._update import State
 
 @public("dendrax.train.load")
 def load(
-    folder: str | os.PathLike[str], model: Any, *, state: Any = None, which: Which = "best"
+    folder: str | os.PathLike[str], model: Any, *, state: Any = None, which: CheckpointName = "best"
 ) -> Any:
     """The model that a run has learned.
 
@@ -47,7 +47,7 @@ def load(
         w  # -> [0.330, 0.330, 0.330]
         ```
     """
-    one_of("which", which, WHICH)
+    one_of("which", which, CHECKPOINT_NAMES)
     place = expanded("folder", folder)
     checkpoints = Checkpoints(place / which, keep=1, run=_run_in(place))
     learned, parts = take_apart(model)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dendrax._errors import complain, one_of, public
-from dendrax._words import MODES, NONFINITE, SHARDINGS, Mode, NonFinite, Sharding
+from dendrax._words import MODES, NON_FINITE_ACTIONS, SHARDINGS, Mode, NonFiniteAction, Sharding
 from dendrax.data._arguments import integer, seed_number
 
 
@@ -50,7 +50,7 @@ class Settings:
     patience: int | None = None
     monitor: str | None = None
     mode: Mode = "min"
-    nonfinite: NonFinite = "stop"
+    nonfinite: NonFiniteAction = "stop"
     sharding: Sharding = "replicated"
     chunks: int | None = None
     micro_batches: int = 1
@@ -64,7 +64,7 @@ class Settings:
                 object.__setattr__(self, name, integer(name, getattr(self, name)))
         object.__setattr__(self, "seed", seed_number(self.seed))
         one_of("mode", self.mode, MODES)
-        one_of("nonfinite", self.nonfinite, NONFINITE)
+        one_of("nonfinite", self.nonfinite, NON_FINITE_ACTIONS)
         one_of("sharding", self.sharding, SHARDINGS)
         if self.mode == "max" and self.monitor is None:
             raise complain(
