@@ -12,20 +12,10 @@ from rich.table import Table
 
 import dendrax
 from benchmarks.timing import build, interleaved, temporary_bytes
-from dendrax._words import ProblemName
+from dendrax._words import PROBLEM_NAMES, ProblemName
 from dendrax.models import Problem, problem
 
-MODELS = (
-    "mlp",
-    "cnn",
-    "rnn",
-    "rnn_scan",
-    "fc_resnet",
-    "resnet18",
-    "transformer",
-    "transformer12",
-    "mlp100",
-)
+MODELS = PROBLEM_NAMES
 
 
 @dataclass(frozen=True)

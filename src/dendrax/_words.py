@@ -21,6 +21,7 @@ Mode = Literal["min", "max"]
 NonFiniteAction = Literal["stop", "skip", "allow"]
 Sharding = Literal["replicated", "fsdp", "levels"]
 CheckpointName = Literal["best", "last"]
+PaperPart = Literal["table1", "table2", "table3", "training", "beyond"]
 
 VERTICES: tuple[Vertices, ...] = get_args(Vertices)
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
@@ -33,6 +34,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 NON_FINITE_ACTIONS: tuple[NonFiniteAction, ...] = get_args(NonFiniteAction)
 SHARDINGS: tuple[Sharding, ...] = get_args(Sharding)
 CHECKPOINT_NAMES: tuple[CheckpointName, ...] = get_args(CheckpointName)
+PAPER_PARTS: tuple[PaperPart, ...] = get_args(PaperPart)
 
 # ---- names of what dendrax ships; catalogues say what they are -----------------------------------
 

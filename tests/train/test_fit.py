@@ -402,7 +402,7 @@ def test_the_optimizer_may_deal_with_it():
         ({"settings": SETTINGS.__class__(batch_size=15)}, r"batch_size=15 cannot be split over"),
         ({"settings": SETTINGS.__class__(batch_size=1000)}, r"more than the 96 samples"),
         ({"settings": SETTINGS.__class__(batch_size=16, chunks=3)}, r"chunks=3 cannot be shared"),
-        ({"settings": SETTINGS.__class__(batch_size=16, monitor=3)}, r"monitor=3 is not measured"),  # pyright: ignore
+        ({"settings": SETTINGS.__class__(batch_size=16, monitor=3)}, r"monitor=3 is not measured"),
         ({"state": 1.0}, r"fit: the loss returned .*, not a pair"),
         (
             {"state": 1.0, "loss": lambda params, state, x, y: (loss(params, x, y), {"a": state})},

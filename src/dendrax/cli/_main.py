@@ -1,14 +1,14 @@
 """The commands and their help. What a command needs is imported when it runs."""
 
-import enum
 import pathlib
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 import typer
 
 import dendrax
 from dendrax import _words
-from dendrax._words import Mode, NonFiniteAction, Sharding, Vertices
+from dendrax._words import Mode, NonFiniteAction, PaperPart, Sharding, Vertices
 from dendrax.cli._group import Commands, completing
 
 app = typer.Typer(
@@ -42,28 +42,12 @@ def _switch(name: str, help: str) -> Any:
     return typer.Option(name, help=help, show_default="off")
 
 
-_NAMES = {
-    "model": _words.MODEL_NAMES,
-    "data": _words.DATA_NAMES,
-    "rule": _words.RULE_NAMES,
-    "optimizer": _words.OPTIMIZER_NAMES,
-    "schedule": _words.SCHEDULE_NAMES,
-}
+def _named(words: Sequence[str], help: str, default: str) -> Any:
+    return _usually(default, help, autocompletion=completing(words))
 
 
-def _named(section: str, help: str, default: str) -> Any:
-    return _usually(default, help, autocompletion=completing(_NAMES[section]))
-
-
-class Part(enum.StrEnum):
-    """The parts of the paper command, and all of them."""
-
-    table1 = "table1"
-    table2 = "table2"
-    table3 = "table3"
-    training = "training"
-    beyond = "beyond"
-    all = "all"
+def _with_path(word: str) -> str:
+    return f"{word}(path=...)" if word in ("text", "image_folder") else word
 
 
 DataDir = Annotated[
@@ -96,7 +80,7 @@ def demo(out: Out = pathlib.Path("dendrax-demo"), seed: Seed = 0) -> None:
 
 @app.command()
 def paper(
-    part: Annotated[Part, typer.Argument(help="Which experiment.")],
+    part: Annotated[Literal[PaperPart, "all"], typer.Argument(help="Which experiment.")],
     quick: Annotated[bool, _switch("--quick", "Small networks, short runs.")] = False,
     out: Out = pathlib.Path("dendrax-paper"),
     data_dir: DataDir = None,
@@ -115,9 +99,9 @@ def paper(
     if quick and data_dir is not None:
         raise typer.BadParameter("--quick uses the data that ship with dendrax: no --data-dir.")
     from dendrax.cli import _paper
-    from dendrax.experiments import PARTS, Library, Paper
+    from dendrax.experiments import Library, Paper
 
-    chosen = PARTS if part.value == "all" else (part.value,)
+    chosen = _words.PAPER_PARTS if part == "all" else (part,)
     shown = (*chosen, "playing") if "training" in chosen else chosen
     _paper.run(Paper(out, Library(data_dir, full=not quick), quick=quick, seed=seed), chosen, shown)
 
@@ -137,7 +121,7 @@ Arguments = Annotated[
         help="The function's arguments, as a Python expression; it may use the names of the "
         "module, and jax, jnp and np. Not needed if all have defaults, or if the function "
         "takes none and returns (fun, *args).",
-        show_default="its own",
+        show_default="the function's defaults",
     ),
 ]
 RuleVertices = Annotated[
@@ -234,7 +218,7 @@ def train(
     model: Annotated[
         str | None,
         _named(
-            "model",
+            _words.MODEL_NAMES,
             f"{', '.join(_words.MODEL_NAMES)}, or file.py:function, with settings such as "
             '"mlp(hidden_sizes=(256, 256))".',
             "mlp",
@@ -243,30 +227,35 @@ def train(
     data: Annotated[
         str | None,
         _named(
-            "data",
-            "fashion_mnist, mnist, cifar10, moby_dick, text(path=...), image_folder(path=...), or "
-            "file.py:function.",
+            _words.DATA_NAMES,
+            f"{', '.join(map(_with_path, _words.DATA_NAMES))}, or file.py:function.",
             "fashion_mnist",
         ),
     ] = None,
     rule: Annotated[
-        str | None, _named("rule", 'Such as "IL(num_steps=20, gamma=0.02)".', "ZIL")
+        str | None, _named(_words.RULE_NAMES, 'Such as "IL(num_steps=20, gamma=0.02)".', "ZIL")
     ] = None,
     optimizer: Annotated[
         str | None,
-        _named("optimizer", 'Such as "adamw(learning_rate=3e-4, clip=1.0, accumulate=4)".', "adam"),
+        _named(
+            _words.OPTIMIZER_NAMES,
+            'Such as "adamw(learning_rate=3e-4, clip=1.0, accumulate=4)".',
+            "adam",
+        ),
     ] = None,
     schedule: Annotated[
         str | None,
         _named(
-            "schedule",
+            _words.SCHEDULE_NAMES,
             'constant, "cosine(warmup=100)", linear or "exponential(half_life=1000)".',
             "constant",
         ),
     ] = None,
     vertices: RuleVertices = None,
     epochs: Annotated[int | None, _usually("5", "Passes over the data.")] = None,
-    steps: Annotated[int | None, _usually("as many as epochs", "Updates.")] = None,
+    steps: Annotated[
+        int | None, _usually("as many as the epochs have", "Updates, instead of epochs.")
+    ] = None,
     batch_size: Annotated[int | None, _usually("64", "Over all devices.")] = None,
     seed: Annotated[int | None, _usually("0", "Of weights and batches.")] = None,
     evaluate_every: Annotated[int | None, _usually("an epoch", "Updates.")] = None,
