@@ -226,6 +226,7 @@ def test_catalogues_have_what_is_named():
         (lambda: dendrax.ZIL(timing=3), r"timing=3 is not known.\n  Use one of: 'level', 'end'\."),
         (lambda: dendrax.ZIL(timing="qq"), r"'qq' is not known.\n  Use one of: 'level', 'end'\."),
         (lambda: dendrax.models.problem("resnet"), r"'resnet'\. Did you mean 'resnet18'\?"),
+        (lambda: dendrax.IL(num_steps=10**5000), "IL: num_steps is more than 2,147,483,647"),
         (lambda: dendrax.models.problem("qqqq"), r"'qqqq'\. Choose from mlp, cnn"),
     ],
 )

@@ -15,6 +15,8 @@ from dendrax._level import LevelledGraph
 from dendrax._rule import Rule
 from dendrax._words import Vertices
 
+MAX_STEPS = 2**31 - 1  # what a loop of XLA can count
+
 
 class Timed(Rule, abc.ABC):
     """A rule whose parameters learn when an error reaches them.
@@ -69,9 +71,6 @@ def check_gamma(rule: str, gamma: Any) -> None:
     check_positive(f"{rule}: gamma", gamma, remedy)
 
 
-MAX_STEPS = 2**31 - 1  # what a loop of XLA can count
-
-
 def check_num_steps(rule: str, num_steps: Any, remedy: str) -> None:
     """A number of steps is a positive integer, and one that a loop can count."""
     if not isinstance(num_steps, int) or isinstance(num_steps, bool) or num_steps < 1:
@@ -79,8 +78,10 @@ def check_num_steps(rule: str, num_steps: Any, remedy: str) -> None:
             ValueError, f"{rule}: num_steps={num_steps!r} is not a positive integer.", remedy=remedy
         )
     if num_steps > MAX_STEPS:
+        # Python does not print integers of more than 4300 digits.
+        given = f"={num_steps}" if num_steps < 10**30 else ""
         raise complain(
-            ValueError, f"{rule}: num_steps={num_steps} is more than {MAX_STEPS:,}.", remedy=remedy
+            ValueError, f"{rule}: num_steps{given} is more than {MAX_STEPS:,}.", remedy=remedy
         )
 
 
