@@ -141,3 +141,9 @@ def test_the_explorer_does_not_need_the_training():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert run.stdout.strip() == "False"
+
+
+def test_every_file_of_the_core_stands_in_the_table():
+    text = (ROOT.parents[1] / "CONTRIBUTING.md").read_text().split("### The files")[1]
+    missing = [path.name for path in ROOT.glob("_[a-z]*.py") if f"`{path.name}`" not in text]
+    assert not missing

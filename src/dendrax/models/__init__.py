@@ -1,7 +1,7 @@
 """Models of the paper, as batched Equinox modules, and ready-made learning problems around them.
 
-Nothing here needs the rest of dendrax but its words: a model is an ordinary JAX function of its
-parameters.
+Nothing here needs the rest of dendrax but its words and how errors are worded: a model is an
+ordinary JAX function of its parameters.
 """
 
 from dendrax._extras import require_extra as _require_extra
