@@ -180,5 +180,6 @@ def test_the_end_of_the_input_is_no_traceback(dendrax, monkeypatch):
 
 
 def test_suggestions_are_never_empty():
-    assert _group.suggested("cnnn", ["cnn", "rnn"]) == "Did you mean 'cnn' or 'rnn'?"
-    assert _group.suggested("qqq", ["cnn", "rnn"]) == "There are: cnn, rnn."
+    assert _group.suggestion("cnnn", ["cnn", "rnn"]) == "Did you mean 'cnn' or 'rnn'?"
+    assert _group.suggestion("qqq", ["cnn", "rnn"]) == "There are: cnn, rnn."
+    assert _group.suggestion("qqq", []) == ""

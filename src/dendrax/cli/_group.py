@@ -33,6 +33,7 @@ class Commands(TyperGroup):
         except typer.Abort:  # the end of the input, where a question was asked
             sys.exit(1)
         except Exception as problem:
+            # Typer has a copy of Click inside, or uses Click, by version: classes are not compared.
             if not hasattr(problem, "format_message"):  # not about the line that was typed
                 raise
             refuse(problem)
@@ -43,7 +44,7 @@ class Commands(TyperGroup):
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             if not ctx.resilient_parsing:
                 ctx.fail(
-                    f"there is no command {name!r}. {suggested(name, self.list_commands(ctx))}"
+                    f"there is no command {name!r}. {suggestion(name, self.list_commands(ctx))}"
                 )
             ctx.meta[_UNKNOWN] = True  # a shell completes: a sentence would stand in its prompt
         return super().resolve_command(ctx, args)
@@ -59,28 +60,30 @@ def refuse(problem: Any) -> NoReturn:
     else:
         context = getattr(problem, "ctx", None)
         command = "dendrax" if context is None else context.command_path
-        text = f"{command}: {worded(problem, context)}\n  {command} --help shows how it is used."
+        text = f"{command}: {sentence(problem, context)}\n  {command} --help shows how it is used."
         console = Console(stderr=True, highlight=False)
         console.print(text, style="red", markup=False, soft_wrap=True)
     sys.exit(problem.exit_code)
 
 
-def worded(problem: Any, context: Any) -> str:
+def sentence(problem: Any, context: Any) -> str:
     """A sentence, with the nearest of what there is, or else all of it."""
     if hasattr(problem, "possibilities"):
         name = problem.option_name
-        return f"there is no option {name}. {suggested(name, _options(context))}"
+        return f"there is no option {name}. {suggestion(name, _options(context))}".rstrip()
     text = " ".join(problem.format_message().split()).replace(": Value error, ", ": ")
     if found := _CHOICE.search(text):
         known = re.findall(r"'([^']*)'", found["known"])
         text = f"{text[: found.start()]}{found['given']!r} is not known. "
-        text += suggested(found["given"], known)
+        text += suggestion(found["given"], known)
     return text[0].lower() + text[1:].rstrip(".") + ("." if text[-1] != "?" else "")
 
 
-def suggested(word: str, known: Iterable[str]) -> str:
-    """The nearest, or all of them."""
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """The nearest, or all of them; nothing, if there are none."""
     known = list(known)
+    if not known:
+        return ""
     return nearest(word, known, most=2).strip() or f"There are: {', '.join(known)}."
 
 
@@ -91,7 +94,7 @@ def _options(context: Any) -> list[str]:
     return [name for name in options if name.startswith("--")]
 
 
-def completing(words: Iterable[str]) -> Callable[[str], list[str]]:
+def completer(words: Iterable[str]) -> Callable[[str], list[str]]:
     """What a shell may offer for an option."""
 
     def complete(incomplete: str) -> list[str]:

@@ -9,7 +9,7 @@ import typer
 import dendrax
 from dendrax import _words
 from dendrax._words import Mode, NonFiniteAction, PaperPart, Sharding, Vertices
-from dendrax.cli._group import Commands, completing
+from dendrax.cli._group import Commands, completer
 
 app = typer.Typer(
     cls=Commands, no_args_is_help=True, help="Predictive coding for any JAX function."
@@ -43,7 +43,7 @@ def _switch(name: str, help: str) -> Any:
 
 
 def _named(words: Sequence[str], help: str, default: str) -> Any:
-    return _usually(default, help, autocompletion=completing(words))
+    return _usually(default, help, autocompletion=completer(words))
 
 
 def _with_path(word: str) -> str:
@@ -111,7 +111,7 @@ Spec = Annotated[
     typer.Argument(
         metavar="FUNCTION",
         help="module:function, path/to/file.py:function, or a model of dendrax such as resnet18.",
-        autocompletion=completing(_words.PROBLEM_NAMES),
+        autocompletion=completer(_words.PROBLEM_NAMES),
     ),
 ]
 Arguments = Annotated[
@@ -147,7 +147,7 @@ def explore(
         typer.Option(
             help='Such as "IL(num_steps=50)". Give two to compare.',
             show_default="ZIL",
-            autocompletion=completing(_words.RULE_NAMES),
+            autocompletion=completer(_words.RULE_NAMES),
         ),
     ] = None,
     vertices: RuleVertices = None,
