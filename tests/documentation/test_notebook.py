@@ -65,6 +65,17 @@ def readers_settings() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def quick_compilation() -> Iterator[None]:
+    """Small programs that run once are not worth optimizing."""
+    before = jax.config.jax_disable_most_optimizations
+    jax.config.update("jax_disable_most_optimizations", True)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_disable_most_optimizations", before)
+
+
 def run(cells: list[Cell], settings: dict[str, Any] | None = None) -> tuple[dict, dict[str, Shown]]:
     """The names that the cells define, and what each of them shows."""
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -93,7 +104,7 @@ def run_cell(cell: Cell, names: dict[str, Any]) -> Shown:
 def picture_of(value: Any) -> str | None:
     """How Jupyter shows the value of a cell's last line."""
     if isinstance(value, Figure):
-        value.savefig(io.BytesIO(), format="png")
+        value.savefig(io.BytesIO(), format="png", dpi=20)
         return "image/png"
     if hasattr(value, "_repr_svg_"):
         assert value._repr_svg_().lstrip().startswith("<svg")
@@ -129,7 +140,8 @@ def words(text: str) -> list[str]:
 def test_it_runs():
     """With tiny settings; every claim that a cell asserts holds with those too."""
     cells = read()
-    _, shown = run(cells, TINY)
+    with quick_compilation():
+        _, shown = run(cells, TINY)
     kept = {cell["id"]: stored(cell) for cell in code_of(cells)}
     assert {key: one.picture for key, one in shown.items()} == {
         key: one.picture for key, one in kept.items()
@@ -174,7 +186,7 @@ def up_to(name: str, needed: tuple[str, ...], right: str, wrong: str) -> list[Ce
     ],
 )
 def test_a_cell_with_a_mistake_fails(name, needed, right, wrong):
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError), quick_compilation():
         run(up_to(name, needed, right, wrong), TINY)
 
 
