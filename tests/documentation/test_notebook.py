@@ -68,7 +68,7 @@ def readers_settings() -> Iterator[None]:
 @contextlib.contextmanager
 def quick_compilation() -> Iterator[None]:
     """Small programs that run once are not worth optimizing."""
-    before = jax.config.jax_disable_most_optimizations
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     try:
         yield
