@@ -9,13 +9,14 @@ vertex and one of its outputs. Its value node, prediction and error are then tup
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple
+
+from dendrax._errors import nearest
 
 Kind = Literal["parameter", "data", "internal", "delay"]
 MOST_NAMES = 30  # in an error
@@ -84,7 +85,7 @@ class Pictured:
     picture: ClassVar[Callable[[Any], str | None] | None] = None
 
     def _repr_svg_(self) -> str | None:
-        if type(self).picture is None:
+        if type(self).picture is None:  # draw, which knows graphs, hangs the picture up here
             importlib.import_module("dendrax.draw")
         draw = type(self).picture
         return None if draw is None else draw(self)
@@ -120,16 +121,14 @@ class Graph(Pictured):
         if isinstance(key, int):
             return self.vertices[key]
         if key not in self._by_name:
-            raise KeyError(f"the graph has no vertex named {key!r}; {self._near(key)}")
+            raise KeyError(f"the graph has no vertex named {key!r}. {self._near(key)}")
         return self.vertices[self._by_name[key]]
 
     def _near(self, name: str) -> str:
-        close = difflib.get_close_matches(name, self._by_name, n=3)
-        if close:
-            return f"the nearest are {close}"
         names = list(self._by_name)
         more = f", and {len(names) - MOST_NAMES} more" * (len(names) > MOST_NAMES)
-        return f"its vertices are {', '.join(names[:MOST_NAMES])}{more}"
+        listed = f"Its vertices are {', '.join(names[:MOST_NAMES])}{more}."
+        return nearest(name, names, most=3).strip() or listed
 
     @functools.cached_property
     def _by_name(self) -> dict[str, int]:
