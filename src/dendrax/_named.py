@@ -48,7 +48,9 @@ def read_named(section: str, value: Any, beside: pathlib.Path | None = None) -> 
         # The name may have settings in brackets, too.
         name, settings = _read_call(section, value["name"])
         rest = {key: entry for key, entry in value.items() if key != "name"}
-        return Named(section, name, {**settings, **rest}, beside)
+        if _has_sane_numbers(rest):
+            return Named(section, name, {**settings, **rest}, beside)
+        raise complain(ValueError, f"[{section}] has a number that is too large.")
     raise complain(
         ValueError,
         f"[{section}] needs a name.",
@@ -62,7 +64,8 @@ def _read_call(section: str, text: str) -> tuple[str, dict[str, Any]]:
         if len(text) > LONGEST:
             raise ValueError
         settings = _read_settings(f"_{text[len(name) :].strip()}") if bracket else {}
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: deep nesting
+    # Deep nesting; a set of lists; numbers too long for Python.
+    except (SyntaxError, ValueError, RecursionError, MemoryError, TypeError, OverflowError):
         shown = text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
         raise complain(
             ValueError,
@@ -80,7 +83,19 @@ def _read_settings(text: str) -> dict[str, Any]:
     names = [word.arg for word in call.keywords]
     if None in names or len({*names}) < len(names):  # **settings; the same one twice
         raise ValueError
-    return {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+    settings = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+    if not _has_sane_numbers(settings):
+        raise ValueError
+    return settings
+
+
+def _has_sane_numbers(value: Any) -> bool:
+    """Whether all integers in it are ones that JAX, and a message, can hold."""
+    if isinstance(value, Mapping):
+        return all(map(_has_sane_numbers, value.values()))
+    if isinstance(value, list | tuple | set):
+        return all(map(_has_sane_numbers, value))
+    return not isinstance(value, int) or abs(value) < 2**63
 
 
 def find_named(named: Named, known: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:

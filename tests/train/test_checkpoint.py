@@ -16,6 +16,7 @@ import optax
 import pytest
 
 from dendrax import train
+from dendrax.train import _checkpoint
 from dendrax.train._checkpoint import Checkpoints, Damaged
 from dendrax.train._checksum import checksum_of_record, checksums
 from dendrax.train._orbax import quiet
@@ -250,6 +251,21 @@ def test_a_pipe_in_a_checkpoint_is_not_waited_for(run, place):
     (run / "last" / "24" / place).unlink()
     os.mkfifo(run / "last" / "24" / place)
     with pytest.raises(ValueError, match=r"last/24/.* is a pipe or a device, not a file"):
+        fit(run, resume=True)
+
+
+@pytest.mark.parametrize("place", ["24", "24/record", "24/state/_METADATA"])
+def test_a_link_in_a_checkpoint_is_not_followed(run, tmp_path, place):
+    (run / "last" / place).rename(tmp_path / "elsewhere")
+    (run / "last" / place).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match=r"last/24.* is a link, not a file or folder of its own"):
+        fit(run, resume=True)
+
+
+@pytest.mark.parametrize("place", ["record/metadata", "state/manifest.ocdbt"])
+def test_a_record_that_is_too_large_to_be_read(run, monkeypatch, place):
+    os.truncate(run / "last" / "24" / place, _checkpoint.MAX_RECORD_BYTES + 1)
+    with pytest.raises(ValueError, match=r"last/24/.* has 20,000,001 bytes, and may have 20,000,0"):
         fit(run, resume=True)
 
 

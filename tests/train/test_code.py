@@ -90,6 +90,11 @@ def test_a_file_names_no_other_code(tmp_path, section, name):
         "IL(gamma=" + "-" * 20_000 + "1)",
         "IL(gamma=" + "[" * 5000 + "]" * 5000 + ")",
         "IL(num_steps=5",
+        "IL(gamma={[1]})",
+        "IL(gamma={[1]: 2})",
+        "IL(num_steps=0x" + "f" * 4000 + ")",
+        "IL(gamma=[0x" + "f" * 4000 + "])",
+        "IL(gamma=0x" + "f" * 4000 + " + 1j)",
     ],
 )
 def test_settings_are_literals(text):

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import pathlib
 import shutil
 
 import numpy as np
@@ -93,6 +94,40 @@ def test_what_should_be_a_file_and_is_none(run, make, name, match):
         fit(run, resume=True)
 
 
+def test_the_folder_of_a_new_run_leads_nowhere_either(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match=r"\.lock is not a file of its own"):
+        fit(tmp_path / "run")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("name", ["run.json", "metrics.jsonl"])
+def test_a_file_that_may_not_be_read(run, monkeypatch, name):
+    """Root may read all, so the system's refusal is played."""
+    usual = pathlib.Path.read_text
+
+    def read_text(path, *args, **settings):
+        if path.name == name:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return usual(path, *args, **settings)
+
+    before = contents(run)
+    monkeypatch.setattr(pathlib.Path, "read_text", read_text)
+    with pytest.raises(ValueError, match=rf"{name} cannot be read: Permission denied"):
+        fit(run, resume=True)
+    assert contents(run) == before
+
+
+def test_a_setting_that_is_a_book(run):
+    about = json.loads((run / "run.json").read_text())
+    about["about"]["data"] = "x" * 100_000
+    (run / "run.json").write_text(json.dumps(about))
+    with pytest.raises(ValueError, match=r"with data = 'x+\.\.\. \(100,002 characters\)") as found:
+        fit(run, resume=True)
+    assert len(str(found.value)) < 500
+
+
 def test_lines_that_were_cut_off_are_left_out(run, finished):
     with (run / "metrics.jsonl").open("a") as stream:
         stream.write('{"step": 25, "lo')
@@ -105,7 +140,11 @@ def test_lines_that_were_cut_off_are_left_out(run, finished):
 def test_lines_that_are_not_ours_are_left_out(run):
     lines = (run / "metrics.jsonl").read_text()
     added = '{"step": 3, "loss": "abc"}\n{"step": null}\n[1]\n{"loss": 1.0}\n'
-    added += '{"step": 2, "[/bold]": 1.0}\n{"step": 2, "loss": 1' + 400 * "0" + "}\n"
+    added += (
+        '{"step": 1e308, "loss": 1.0}\n{"step": 2, "[/bold]": 1.0}\n{"step": 2, "loss": 1'
+        + 400 * "0"
+        + "}\n"
+    )
     (run / "metrics.jsonl").write_text(added + lines)
     fit(run, resume=True)
     assert (run / "metrics.jsonl").read_text() == lines
@@ -122,8 +161,9 @@ def test_a_journal_that_is_too_long_to_be_read(run, monkeypatch):
     assert contents(run) == before
 
 
-@pytest.mark.parametrize("name", [".lock", "metrics.jsonl", "last", "best"])
+@pytest.mark.parametrize("name", [".lock", "metrics.jsonl", "last", "best", "last-damaged"])
 def test_nothing_in_the_folder_leads_elsewhere(run, tmp_path, name):
+    (run / "last-damaged").mkdir()
     (run / name).rename(tmp_path / "elsewhere")
     (run / name).symlink_to(tmp_path / "elsewhere")
     before = contents(tmp_path)

@@ -247,12 +247,19 @@ def test_a_run_without_a_plan_cannot_be_planned(tmp_path):
         ("a = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
         ("a" + ".a" * 50_000 + " = 1", "has 100,005 bytes.(.|\\n)*at most 20,000"),
         ("\xff", "is not TOML"),
+        ("a = " + "9" * 5000, "is not TOML: Exceeds the limit"),
     ],
 )
 def test_a_file_that_cannot_be_read(tmp_path, text, match):
     (tmp_path / "plan.toml").write_bytes(text.encode("latin1"))
     with pytest.raises(ValueError, match=match):
         train.plan(tmp_path / "plan.toml")
+
+
+def test_a_number_in_a_table_that_is_too_large(tmp_path):
+    text = "[optimizer]\nname = 'adam'\nlearning_rate = 0x" + "f" * 5000
+    with pytest.raises(ValueError, match=r"\[optimizer\] has a number that is too large"):
+        train.plan(file(tmp_path, text))
 
 
 def test_a_pipe_is_no_plan(tmp_path):

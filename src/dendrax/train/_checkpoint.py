@@ -24,6 +24,7 @@ from dendrax.train._orbax import import_orbax, quiet, short_reason
 from dendrax.train._progress import Progress, read_progress
 
 FORMAT = "dendrax.train 1"
+MAX_RECORD_BYTES = 20_000_000  # of a file that holds no arrays
 
 
 class Found(NamedTuple):
@@ -78,13 +79,14 @@ class Checkpoints:
         return self._manager
 
     def _check_files(self) -> None:
-        """Orbax opens what it finds, and would wait for a pipe."""
-        for path in filter(is_special, self.folder.rglob("*")):
-            raise complain(
-                ValueError,
-                f"{path} is a pipe or a device, not a file.",
-                remedy="Nothing was changed. Move it elsewhere, and go on with resume.",
-            )
+        """Orbax opens what it finds: it would wait for a pipe, and read any size."""
+        for path in self.folder.rglob("*"):
+            if problem := _problem_of(path):
+                raise complain(
+                    ValueError,
+                    f"{path} {problem}.",
+                    remedy="Nothing was changed. Move it elsewhere, and go on with resume.",
+                )
 
     def steps(self) -> list[int]:
         """The checkpoints that there are, the last one first."""
@@ -193,7 +195,7 @@ class Checkpoints:
             raise complain(
                 ValueError,
                 f"{self.folder / str(step)} is the checkpoint of another run: it has {other[0]} = "
-                f"{run[other[0]]!r}, and this run has {self._run[other[0]]!r}.",
+                f"{shortened(run[other[0]])}, and this run has {shortened(self._run[other[0]])}.",
                 remedy="Nothing was changed. Move it elsewhere, or choose another folder.",
             )
 
@@ -250,6 +252,23 @@ class Checkpoints:
             self._manager = None
 
 
+def _problem_of(path: pathlib.Path) -> str:
+    """Why it is no part of a checkpoint; empty if it may be one. Arrays lie in folders ``d``."""
+    if path.is_symlink():
+        return "is a link, not a file or folder of its own"
+    if is_special(path):
+        return "is a pipe or a device, not a file"
+    if path.is_file() and path.parent.name != "d" and path.stat().st_size > MAX_RECORD_BYTES:
+        return f"has {path.stat().st_size:,} bytes, and may have {MAX_RECORD_BYTES:,}"
+    return ""
+
+
+def shortened(value: Any) -> str:
+    """As Python would write it, as far as a message has room."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text):,} characters)"
+
+
 def _unused(folder: pathlib.Path, name: str) -> pathlib.Path:
     names = (name if n == 0 else f"{name}-{n}" for n in range(10_000))
     return next(folder / n for n in names if not (folder / n).exists())
@@ -286,7 +305,9 @@ def _described(state: Any) -> list[list[str]]:
 
 
 def _named(entry: Any) -> str:
-    return f"{entry} arrays" if isinstance(entry, int) else f"{entry[0]} as {entry[1]}"
+    if isinstance(entry, int):
+        return f"{entry} arrays"
+    return f"{entry[0][:100]} as {entry[1][:100]}"
 
 
 def _read_record(found: Mapping[str, Any]) -> CheckpointRecord:

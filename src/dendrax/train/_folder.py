@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from dendrax._atomic import write_atomically
 from dendrax._errors import complain, warn
-from dendrax.train._checkpoint import FORMAT, Checkpoints
+from dendrax.train._checkpoint import FORMAT, Checkpoints, shortened
 from dendrax.train._disk import writing
 
 RECORD = "run.json"
@@ -29,6 +29,8 @@ KINDS = {
     JOURNAL: pathlib.Path.is_file,
     "last": pathlib.Path.is_dir,
     "best": pathlib.Path.is_dir,
+    "last-damaged": pathlib.Path.is_dir,
+    "best-later": pathlib.Path.is_dir,
 }
 CODE = "sha256 of code"  # of the user's files: of the model, of the data, ...
 # What may change between the parts of one run.
@@ -71,7 +73,7 @@ class Folder:
                 )
             if known is not None:
                 self._check_same(known)
-                self._check_kinds()
+            self._check_kinds()
         return known
 
     def _others(self) -> bool:
@@ -120,8 +122,8 @@ class Folder:
             if known.get(name) != self._about.get(name):
                 raise complain(
                     ValueError,
-                    f"{self.path} holds a run with {name} = {known.get(name)!r}, and this one has "
-                    f"{self._about.get(name)!r}.",
+                    f"{self.path} holds a run with {name} = {shortened(known.get(name))}, and this "
+                    f"one has {shortened(self._about.get(name))}.",
                     remedy="Resume with the settings of that run, or choose another folder.",
                 )
 
@@ -197,6 +199,12 @@ def read_about(folder: pathlib.Path) -> dict[str, Any] | None:
         known = found["format"] == FORMAT and isinstance(found["about"], dict)
     except (ValueError, KeyError, TypeError, RecursionError):
         known, found = False, {}
+    except OSError as problem:
+        raise complain(
+            ValueError,
+            f"{record} cannot be read: {problem.strerror}.",
+            remedy="Nothing was changed. Choose another folder.",
+        ) from problem
     if not known:
         raise complain(
             ValueError,

@@ -13,7 +13,7 @@ from dendrax._errors import complain
 from dendrax.train._disk import writing
 
 Line = dict[str, Any]
-MAX_BYTES = 200_000_000
+MAX_BYTES = 30_000_000  # some 300,000 lines; read, they take thirty times as much
 
 
 class Journal:
@@ -49,7 +49,7 @@ def read_lines(path: pathlib.Path) -> list[Line]:
             f"{path} has {path.stat().st_size:,} bytes; a journal has at most {MAX_BYTES:,}.",
             remedy="Nothing was changed. Move it elsewhere, and go on with resume.",
         )
-    for text in path.read_text("utf-8", errors="replace").splitlines() if path.is_file() else ():
+    for text in _text_of(path).splitlines():
         try:
             line = json.loads(text)
         except (ValueError, RecursionError):
@@ -59,8 +59,22 @@ def read_lines(path: pathlib.Path) -> list[Line]:
     return lines
 
 
+def _text_of(path: pathlib.Path) -> str:
+    """What is in the file; empty if it is none."""
+    try:
+        return path.read_text("utf-8", errors="replace") if path.is_file() else ""
+    except OSError as problem:
+        raise complain(
+            ValueError,
+            f"{path} cannot be read: {problem.strerror}.",
+            remedy="Nothing was changed. Move it elsewhere, and go on with resume.",
+        ) from problem
+
+
 def _is_ours(line: Line) -> bool:
     """Whether it could have been written here: names that are words, and numbers."""
+    if not isinstance(line["step"], int | None):
+        return False
     words = all(re.fullmatch(r"\w[\w .-]{0,63}", name, re.ASCII) for name in line)
     return words and len(line) <= 100 and all(map(_is_number, line.values()))
 

@@ -31,7 +31,7 @@ from typing import Any
 import jax
 
 from dendrax._atomic import is_special
-from dendrax._errors import complain, one_of, public
+from dendrax._errors import complain, is_ours, one_of, public
 from dendrax._named import (
     Named,
     check_keys,
@@ -245,7 +245,9 @@ def _read(
         ) from problem
     except RecursionError:
         raise complain(ValueError, f"{path} is nested too deeply for a plan.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+    except ValueError as problem:  # not UTF-8, not TOML, or a number too long for Python
+        if is_ours(problem):
+            raise
         raise complain(ValueError, f"{path} is not TOML: {problem}.") from problem
 
 
