@@ -104,7 +104,11 @@ def find_named(named: Named, known: Mapping[str, Callable[..., Any]]) -> Callabl
         return known[named.name]
     module, colon, attribute = named.name.rpartition(":")
     if colon:
-        return attribute_of(imported(_resolve_module(named, module)), module, attribute)
+        loaded = imported(_resolve_module(named, module))
+        function = attribute_of(loaded, module, attribute)
+        if named.beside is not None:
+            _check_defined_in(named, loaded, function)
+        return function
     raise complain(
         ValueError,
         f"there is no {named.section} {named.name!r}.{nearest(named.name, known)}",
@@ -117,7 +121,8 @@ def _resolve_module(named: Named, module: str) -> str:
     if named.beside is None:
         return module
     path = pathlib.PurePath(module)
-    if path.suffix != ".py" or path.is_absolute() or ".." in path.parts:
+    inside = (named.beside / path).resolve().is_relative_to(named.beside.resolve())
+    if path.suffix != ".py" or path.is_absolute() or ".." in path.parts or not inside:
         raise complain(
             ValueError,
             f"the file of the plan names the {named.section} {named.name!r}, which is not beside "
@@ -126,6 +131,17 @@ def _resolve_module(named: Named, module: str) -> str:
             f"my_{named.section}.py:function; name other code on the command line or in Python.",
         )
     return str(named.beside / path)
+
+
+def _check_defined_in(named: Named, module: Any, function: Callable[..., Any]) -> None:
+    """What the file of a plan names is the file's own, and not what it imports: os.system, say."""
+    if getattr(function, "__module__", None) != module.__name__:
+        raise complain(
+            ValueError,
+            f"the file of the plan names the {named.section} {named.name!r}, which that file only "
+            "imports.",
+            remedy="Define a function in the file that calls it, and name that.",
+        )
 
 
 def digest_of(named: Named) -> str | None:

@@ -76,6 +76,24 @@ def test_a_file_names_no_other_code(tmp_path, section, name):
         train.plan(path).fit()
 
 
+@pytest.mark.parametrize("name", ["os.mkdir", "mkdir", "__spec__.loader.get_data"])
+def test_a_file_names_nothing_that_its_code_imports(tmp_path, name):
+    file(tmp_path, "import os\nfrom os import mkdir\n", "own.py")
+    path = file(tmp_path, f"rule = \"own.py:{name}(path='{tmp_path}/made')\"")
+    with pytest.raises(ValueError, match=rf"'own.py:{name}', which that file only imports"):
+        train.plan(path).fit()
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_link_beside_a_file_leads_nowhere(tmp_path):
+    (tmp_path / "plans").mkdir()
+    file(tmp_path, OWN, "own.py")
+    (tmp_path / "plans" / "own.py").symlink_to(tmp_path / "own.py")
+    path = file(tmp_path, 'model = "own.py:build"', "plans/plan.toml")
+    with pytest.raises(ValueError, match=r"the model 'own.py:build', which is not beside it"):
+        train.plan(path).fit()
+
+
 @pytest.mark.parametrize(
     "text",
     [

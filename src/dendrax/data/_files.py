@@ -28,7 +28,7 @@ import numpy as np
 from dendrax._atomic import is_special
 from dendrax._memory import in_words
 
-MAX_DATA_BYTES = 600_000_000  # bytes, decompressed: every data set here has less
+MAX_DATA_BYTES = 200_000_000  # bytes, decompressed: every data set here has less
 # What the standard library raises over damaged archives: besides its own kinds, a flipped bit can
 # claim an unknown compression (RuntimeError) or make a number or a name unreadable (ValueError).
 _DAMAGE = (
