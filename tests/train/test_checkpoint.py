@@ -123,6 +123,14 @@ def test_a_foreign_folder_among_the_checkpoints_is_left_alone(run, finished):
     assert (run / "last-damaged" / "99" / "letter.txt").read_text() == "dear"
 
 
+def test_a_foreign_folder_is_not_deleted_as_an_old_checkpoint(run):
+    (run / "last" / "1").mkdir()
+    (run / "last" / "1" / "letter.txt").write_text("dear")
+    with pytest.raises(ValueError, match=r"last/1 is no checkpoint, and would be deleted"):
+        fit(run, resume=True, epochs=5)
+    assert (run / "last" / "1" / "letter.txt").read_text() == "dear"
+
+
 def test_if_all_are_damaged_nothing_is_touched(run):
     for name in ("15", "20", "24"):
         for file in numbers(run / "last" / name):

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from dendrax._atomic import is_special
-from dendrax._errors import complain
+from dendrax._errors import complain, is_ours
 from dendrax.train._checksum import checksum_of_record, checksums
 from dendrax.train._distributed import all_agree, is_of_connection, wait_for_all
 from dendrax.train._orbax import import_orbax, quiet, short_reason
@@ -69,6 +69,8 @@ class Checkpoints:
         if self._manager is None or (to_write and not self._writes):
             self.close()
             self._check_files()
+            if to_write:
+                self._check_folders()
             options = self._ocp.CheckpointManagerOptions(
                 max_to_keep=self._keep,
                 enable_async_checkpointing=False,
@@ -85,6 +87,16 @@ class Checkpoints:
                 raise complain(
                     ValueError,
                     f"{path} {problem}.",
+                    remedy="Nothing was changed. Move it elsewhere, and go on with resume.",
+                )
+
+    def _check_folders(self) -> None:
+        """Orbax deletes the oldest folders whose names are numbers, whosever they are."""
+        for path in (self.folder / str(step) for step in self.steps()):
+            if not (path / "record").is_dir():
+                raise complain(
+                    ValueError,
+                    f"{path} is no checkpoint, and would be deleted as an old one.",
                     remedy="Nothing was changed. Move it elsewhere, and go on with resume.",
                 )
 
@@ -111,7 +123,7 @@ class Checkpoints:
             with quiet():
                 written = self._open(to_write=True).save(step, args=items)
         except Exception as problem:
-            if is_of_connection(problem):
+            if is_of_connection(problem) or is_ours(problem):
                 raise
             raise self._cannot_write(step, problem) from problem
         if not written:  # orbax does not go back
