@@ -204,3 +204,25 @@ def test_a_terminal_that_lacks_letters():
     )
     assert found.returncode == 1 and b"m\\u03bbp" in found.stderr
     assert b"Traceback" not in found.stderr
+
+
+LIMITED = """
+import resource
+resource.setrlimit(resource.RLIMIT_AS, ({bytes}, {bytes}))
+from dendrax.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("words", [["show", "mlp"], ["train", "--steps", "2", "--out", "run"]])
+def test_too_little_address_space_is_said(tmp_path, words):
+    """XLA would end the process by an abort."""
+    found = subprocess.run(
+        [sys.executable, "-c", LIMITED.format(bytes=1_500_000_000), *words],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert found.returncode == 1 and "Traceback" not in found.stderr
+    assert "ulimit -v gives this process 1.5 GB of address space, and 2 GB are" in found.stderr
+    assert not list(tmp_path.iterdir())

@@ -1,15 +1,20 @@
 """The command line: one function for each command of ``dendrax``, and their help."""
 
+import contextlib
 import io
 import sys
 
 from dendrax._errors import is_ours
 from dendrax._extras import require_extra
 
+LEAST_ADDRESS_SPACE = 2_000_000_000  # bytes; with less, XLA's threads end the process by an abort
+
 
 def main() -> None:
     """The entry point of the ``dendrax`` command."""
     _escape_unprintable()
+    if not {"--help", "--version"} & {*sys.argv}:
+        _check_address_space()
     try:
         with require_extra("the command line", "train"):
             import rich as _rich  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -29,6 +34,18 @@ def main() -> None:
         if "RESOURCE_EXHAUSTED" not in str(problem):
             raise
         sys.exit(f"dendrax: there is not enough memory ({str(problem).splitlines()[0]}).")
+
+
+def _check_address_space() -> None:
+    with contextlib.suppress(ImportError):  # not on Windows
+        import resource
+
+        most, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if most != resource.RLIM_INFINITY and most < LEAST_ADDRESS_SPACE:
+            sys.exit(
+                f"dendrax: ulimit -v gives this process {most / 1e9:.1f} GB of address space, and "
+                f"{LEAST_ADDRESS_SPACE / 1e9:.0f} GB are needed.\n  Raise it: ulimit -v unlimited"
+            )
 
 
 def _escape_unprintable() -> None:
