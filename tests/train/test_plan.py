@@ -282,7 +282,8 @@ def test_settings_that_make_no_model(model):
     ("model", "match"),
     [
         ("mlp(hidden_sizes=[1000000000])", r"would take .* TB, and .*GB are available"),
-        ("fc_resnet(num_layers=1000000000)", r"num_layers=1000000000 must be an integer from 1 to"),
+        ("fc_resnet(num_layers=1001)", r"num_layers=1001 must be an integer from 1 to 1000"),
+        (f"mlp(hidden_sizes={[1] * 1001})", r"length of hidden_sizes=1001 must be an integer fr"),
     ],
 )
 def test_models_for_which_there_is_no_room(model, match):

@@ -165,7 +165,7 @@ def _kind_of(inputs: np.ndarray, labels: np.ndarray) -> str:
 
 # ---- models --------------------------------------------------------------------------------------
 
-MOST_LAYERS = 10_000  # each is made by itself, even where only sizes are asked for
+MOST_LAYERS = 1000  # each is compiled by itself
 _ACTIVATIONS = {
     "tanh": jnp.tanh,
     "relu": jax.nn.relu,
@@ -197,6 +197,8 @@ class Flat(NamedTuple):
 def _mlp(corpus: Corpus, key: Any, hidden_sizes: Any = (128, 128), activation: str = "relu") -> Any:
     size = math.prod(corpus.shape)
     chosen = _activation(activation)
+    if isinstance(hidden_sizes, list | tuple):
+        integer("the length of hidden_sizes", len(hidden_sizes), 0, MOST_LAYERS)
     return Flat(models.MLP(size, hidden_sizes, corpus.classes, activation=chosen, key=key))
 
 
