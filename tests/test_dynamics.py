@@ -44,7 +44,7 @@ def wave_errors(graph):
     return found
 
 
-@pytest.mark.parametrize("case", every(3, TIMED_GRAPHS))
+@pytest.mark.parametrize("case", every(4, TIMED_GRAPHS))
 def test_errors_arrive_on_time_and_equal_the_wavefronts(case):
     """Lemma: epsilon is exactly 0 before t = level, and at t = level it is the backprop error.
 
@@ -70,7 +70,7 @@ def test_errors_arrive_on_time_and_equal_the_wavefronts(case):
             assert same(result.mu[t][v], result.mu[0][v])
 
 
-@pytest.mark.parametrize("case", every(3, TIMED_GRAPHS))
+@pytest.mark.parametrize("case", every(4, TIMED_GRAPHS))
 def test_gradients_compiled(case):
     """Compiled as one loop, XLA fuses, and so rounds, differently: a few units in the last place.
 

@@ -19,7 +19,7 @@ from tests.cases.operations_library import LIBRARY
 from tests.cases.operations_numpy import NUMPY
 from tests.cases.programs import random_programs
 from tests.compare import close, same, same_jitted
-from tests.sampling import rotating
+from tests.sampling import every, rotating
 
 # JAX itself cannot differentiate these through a jit: their derivative rules only work while the
 # function is being called (a leaked tracer; a dtype promotion set by a context manager).
@@ -49,7 +49,6 @@ TABLE = [
     for i, operation in enumerate(JITTED)
     for k, dtype in enumerate(operation.dtypes)
 ]
-GRAPH_IDS = [case.name for case in GRAPHS]
 
 
 @pytest.mark.parametrize(("operation", "dtype"), TABLE)
@@ -95,7 +94,7 @@ def test_graphs(case, setting):
     assert same_jitted(found, jax.value_and_grad(case.fun, case.argnums), *args)
 
 
-@pytest.mark.parametrize("case", GRAPHS, ids=GRAPH_IDS)
+@pytest.mark.parametrize("case", every(2, BY_NAME))
 def test_graphs_eagerly(case):
     """Eagerly too. What JAX compiles as one unit (an inner jit, a scan), we do."""
     args = case.make_args()
@@ -103,7 +102,7 @@ def test_graphs_eagerly(case):
     assert same(found, jax.value_and_grad(case.fun, case.argnums)(*args))
 
 
-@pytest.mark.parametrize("case", GRAPHS, ids=GRAPH_IDS)
+@pytest.mark.parametrize("case", every(2, BY_NAME))
 def test_graphs_operation_by_operation(case):
     with jax.disable_jit():
         args = case.make_args()
@@ -111,7 +110,7 @@ def test_graphs_operation_by_operation(case):
         assert same(found, jax.value_and_grad(case.fun, case.argnums)(*args))
 
 
-@pytest.mark.parametrize("case", GRAPHS, ids=GRAPH_IDS)
+@pytest.mark.parametrize("case", every(2, BY_NAME))
 def test_flat_graphs_give_the_same(case):
     """The unrolled graph that `trace` shows has the same gradient as the folded one."""
     args = case.make_args()
