@@ -1,17 +1,17 @@
 """IL and fixed predictions against the same loop written by hand, in one process, in turns."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 import dendrax
 from benchmarks import handwritten
 from benchmarks.handwritten import WORKLOADS, Workload
-from benchmarks.timing import build, interleaved, temporary_bytes
+from benchmarks.timing import build, interleaved, temporary_bytes, with_progress
 
 GAMMA = 0.1
 STEPS = (20, 100)
@@ -32,14 +32,7 @@ class Row:
 def run(console: Console, workloads: Sequence[str], seconds: float) -> list[Row]:
     """Measure each workload with each rule."""
     jobs = [(name, rule) for name in workloads for rule in RULES]
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("", total=len(jobs))
-        rows = []
-        for name, rule in jobs:
-            progress.update(task, description=f"{name}: {rule}")
-            rows.append(measure(name, rule, seconds / len(STEPS)))
-            progress.advance(task)
-        return rows
+    return with_progress(console, jobs, functools.partial(measure, seconds=seconds / len(STEPS)))
 
 
 def _il(num_steps: int) -> Any:

@@ -1,19 +1,19 @@
 """What an update by each rule costs, in backpropagations: the table of rules in README.md."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 import dendrax
 from benchmarks import handwritten
 from benchmarks.handwritten import WORKLOADS
-from benchmarks.timing import build, interleaved
+from benchmarks.timing import build, interleaved, with_progress
 
-# With the settings that they have by themselves.
+# With their own settings; FixedPrediction, whose steps follow the depth, with as many as IL.
 RULES = {
     "ZIL": dendrax.ZIL(),
     "IL": dendrax.IL(),
@@ -36,14 +36,7 @@ class Cost:
 def run(console: Console, workloads: Sequence[str], seconds: float) -> list[Cost]:
     """Measure each workload with each rule."""
     jobs = [(workload, rule) for rule in RULES for workload in workloads]
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("", total=len(jobs))
-        costs = []
-        for workload, rule in jobs:
-            progress.update(task, description=f"{workload}: {rule}")
-            costs.append(measure(workload, rule, seconds))
-            progress.advance(task)
-        return costs
+    return with_progress(console, jobs, functools.partial(measure, seconds=seconds))
 
 
 def measure(name: str, rule: str, seconds: float) -> Cost:

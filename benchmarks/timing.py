@@ -1,11 +1,13 @@
 """How the benchmarks compile, and how they time two functions against each other."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from rich.console import Console
+from rich.progress import Progress
 
 
 def build(function: Callable[..., Any], arguments: Any) -> tuple[Any, float, float]:
@@ -35,6 +37,20 @@ def interleaved(ours: Any, theirs: Any, arguments: Any, seconds: float) -> tuple
         turn += 1
     mine, reference = np.median(times[id(ours)]), np.median(times[id(theirs)])
     return float(mine / reference), float(mine), turn
+
+
+def with_progress(
+    console: Console, jobs: Sequence[tuple[str, str]], measure: Callable[[str, str], Any]
+) -> list[Any]:
+    """What was measured of each job, a workload and a rule, with a bar meanwhile."""
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("", total=len(jobs))
+        found = []
+        for workload, rule in jobs:
+            progress.update(task, description=f"{workload}: {rule}")
+            found.append(measure(workload, rule))
+            progress.advance(task)
+        return found
 
 
 def _seconds(call: Any, arguments: Any) -> float:
