@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,7 +25,7 @@ from dendrax._call import (
     trace_call,
 )
 from dendrax._check_graph import checked
-from dendrax._errors import complain, one_of, public, speaking_as
+from dendrax._errors import close_words, complain, one_of, public, speaking_as
 from dendrax._flatten import flatten
 from dendrax._gradient import (
     Result,
@@ -438,6 +437,5 @@ def check_rule(rule: Any) -> None:
 
 def _rule_meant(rule: Any) -> str:
     """The rule whose name is nearest to a class, or to a word; else the default."""
-    name = rule.__name__ if isinstance(rule, type) else str(rule)
-    names = {name.lower(): name for name in RULE_NAMES}
-    return next((names[n] for n in difflib.get_close_matches(name.lower(), names, 1)), "ZIL")
+    name = rule.__name__ if isinstance(rule, type) else rule
+    return next(iter(close_words(name, RULE_NAMES)), "ZIL")

@@ -110,8 +110,18 @@ def one_of(setting: str, value: Any, allowed: tuple[Any, ...]) -> None:
 
 def nearest(word: Any, words: Iterable[str], most: int = 1) -> str:
     """A question, if some of the words, at ``most`` so many, are close; no word has none."""
+    close = close_words(word, words, most)
+    return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def close_words(word: Any, words: Iterable[str], most: int = 1) -> list[str]:
+    """At ``most`` so many of the words that are close to one, whatever its case."""
     if not isinstance(word, str):
-        return ""
+        return []
     lower = {known.lower(): known for known in words}
-    close = difflib.get_close_matches(word.lower(), lower, n=most, cutoff=0.5)
-    return f" Did you mean {' or '.join(repr(lower[found]) for found in close)}?" if close else ""
+    return [lower[n] for n in difflib.get_close_matches(word.lower(), lower, n=most, cutoff=0.5)]
+
+
+def shortened(text: str) -> str:
+    """As much of it as a message has room for."""
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text):,} characters)"

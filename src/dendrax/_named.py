@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dendrax._errors import complain, is_ours, nearest
+from dendrax._errors import complain, is_ours, nearest, shortened
 from dendrax._user_code import attribute_of, imported, rules
 from dendrax.rules import Rule
 
@@ -66,10 +66,9 @@ def _read_call(section: str, text: str) -> tuple[str, dict[str, Any]]:
         settings = _read_settings(f"_{text[len(name) :].strip()}") if bracket else {}
     # Deep nesting; a set of lists; numbers too long for Python.
     except (SyntaxError, ValueError, RecursionError, MemoryError, TypeError, OverflowError):
-        shown = text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
         raise complain(
             ValueError,
-            f"{section} {shown!r} cannot be read.",
+            f"{section} {shortened(text)!r} cannot be read.",
             remedy='Write a name and its settings as Python would, such as "adam(b1=0.95)".',
         ) from None
     return name.strip(), settings

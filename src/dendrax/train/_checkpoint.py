@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from dendrax._atomic import is_special
-from dendrax._errors import complain, is_ours
+from dendrax._errors import complain, is_ours, shortened
 from dendrax.train._checksum import checksum_of_record, checksums
 from dendrax.train._distributed import all_agree, is_of_connection, wait_for_all
 from dendrax.train._orbax import import_orbax, quiet, short_reason
@@ -207,7 +207,8 @@ class Checkpoints:
             raise complain(
                 ValueError,
                 f"{self.folder / str(step)} is the checkpoint of another run: it has {other[0]} = "
-                f"{shortened(run[other[0]])}, and this run has {shortened(self._run[other[0]])}.",
+                f"{shortened(repr(run[other[0]]))}, and this run has "
+                f"{shortened(repr(self._run[other[0]]))}.",
                 remedy="Nothing was changed. Move it elsewhere, or choose another folder.",
             )
 
@@ -275,12 +276,6 @@ def _problem_of(path: pathlib.Path) -> str:
     return ""
 
 
-def shortened(value: Any) -> str:
-    """As Python would write it, as far as a message has room."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:60]}... ({len(text):,} characters)"
-
-
 def _unused(folder: pathlib.Path, name: str) -> pathlib.Path:
     names = (name if n == 0 else f"{name}-{n}" for n in range(10_000))
     return next(folder / n for n in names if not (folder / n).exists())
@@ -319,7 +314,7 @@ def _described(state: Any) -> list[list[str]]:
 def _named(entry: Any) -> str:
     if isinstance(entry, int):
         return f"{entry} arrays"
-    return f"{entry[0][:100]} as {entry[1][:100]}"
+    return f"{shortened(entry[0])} as {shortened(entry[1])}"
 
 
 def _read_record(found: Mapping[str, Any]) -> CheckpointRecord:

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from typing import IO, Any
 
 from dendrax._atomic import write_atomically
-from dendrax._errors import complain, warn
-from dendrax.train._checkpoint import FORMAT, Checkpoints, shortened
+from dendrax._errors import complain, shortened, warn
+from dendrax.train._checkpoint import FORMAT, Checkpoints
 from dendrax.train._disk import writing
 
 RECORD = "run.json"
@@ -119,11 +119,12 @@ class Folder:
 
     def _check_same(self, known: Mapping[str, Any]) -> None:
         for name in sorted(fixed_settings({**known, **self._about})):
-            if known.get(name) != self._about.get(name):
+            before, now = known.get(name), self._about.get(name)
+            if before != now:
                 raise complain(
                     ValueError,
-                    f"{self.path} holds a run with {name} = {shortened(known.get(name))}, and this "
-                    f"one has {shortened(self._about.get(name))}.",
+                    f"{self.path} holds a run with {name} = {shortened(repr(before))}, and this "
+                    f"one has {shortened(repr(now))}.",
                     remedy="Resume with the settings of that run, or choose another folder.",
                 )
 

@@ -54,9 +54,7 @@ from dendrax.train._settings import Settings
 
 NAMED = ("model", "data", "rule", "optimizer", "schedule")
 SECTIONS = (*NAMED, "train", "vertices")
-MAX_PLAN_BYTES = (
-    20_000  # bytes of a file: what is nested a thousand times takes Python minutes to read
-)
+MAX_PLAN_BYTES = 20_000  # what is nested a thousand times takes Python minutes to read
 USUAL = {"model": "mlp", "data": "fashion_mnist", "rule": "ZIL", "schedule": "constant"}
 
 
