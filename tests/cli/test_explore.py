@@ -112,7 +112,7 @@ ESCAPE = "IL(gamma=IL.__init__.__globals__['__builtins__']['open']('made', 'w') 
         (["users_own:ready", "--rule", "ILL"], "no rule 'ILL'. Did you mean 'IL'?"),
         (["users_own:ready", "--rule", "IL()(num_steps=5)"], "rule 'IL()(num_steps=5)' cannot be"),
         (["users_own:ready", "--rule", ESCAPE], "cannot be read. Write a name and its settings"),
-        (["users_own:ready", "--rule", "IL(gamma=" + 20_000 * "-" + "1)"], "(20011 characters)"),
+        (["users_own:ready", "--rule", "IL(gamma=" + 20_000 * "-" + "1)"], "(20,011 characters)"),
         (["users_own:ready", "--rule", "IL(num_steps=-1)"], "not a positive integer"),
         (["users_own:ready", "--rule", "BP"], "BP has no value nodes that move over time"),
         (["users_own:ready", "--out", "."], "it is a folder"),
