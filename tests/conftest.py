@@ -52,6 +52,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(line)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def young_heap() -> None:
+    """What was there before a module's tests is not searched for cycles again by what collects."""
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def strict_dtypes() -> Iterator[None]:
     with jax.enable_x64(True), jax.numpy_dtype_promotion("strict"):
