@@ -4,7 +4,7 @@ import gc
 import os
 import signal
 
-from tests.compilation import cache_folder
+from tests.compilation import cache_folder, compile_quickly, is_quick
 from tests.skipped import skipped_line
 
 # Before jax is imported: two devices for the sharding tests, and graphs checked after tracing.
@@ -35,8 +35,12 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What waits for processes comes first: at the end, one worker would wait with it."""
-    items.sort(key=lambda item: item.path.name not in ("test_killed.py", "test_devices.py"))
+    """What waits for processes comes first: at the end, one worker would wait with it.
+
+    Then what is compiled quickly, so that there is one change from one way to the other.
+    """
+    waits = ("test_killed.py", "test_devices.py")
+    items.sort(key=lambda item: (item.path.name not in waits, not is_quick(item.path)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -50,6 +54,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     markers = terminalreporter.config.option.markexpr
     if line := skipped_line(skipped, slow_left_out="not slow" in markers):
         terminalreporter.write_line(line)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compilation(request: pytest.FixtureRequest) -> None:
+    everything = "not slow" not in request.config.option.markexpr
+    compile_quickly(is_quick(request.path) and not everything)
 
 
 @pytest.fixture(autouse=True, scope="module")
