@@ -36,6 +36,7 @@ QUICK = (
     "experiments/test_page.py",
     "experiments/test_pictures.py",
     "experiments/test_report.py",
+    "placement/test_relaxation.py",
     "train/test_checkpoint.py",
     "train/test_code.py",
     "train/test_folder.py",

@@ -17,7 +17,7 @@ from tests.sampling import every
 CANCEL = {"mlp": 512, "nested_scan": 128, "integer_branch": 128}
 
 
-@pytest.mark.parametrize("case", every(4, TIMED_GRAPHS))
+@pytest.mark.parametrize("case", every(5, TIMED_GRAPHS))
 def test_gradients_compiled(case):
     """Compiled as one loop, XLA fuses, and so rounds, differently: a few units in the last place.
 
@@ -61,8 +61,8 @@ def test_unstable_dynamics_stay_exact_ahead_of_the_wave():
     r = jnp.asarray([0.8, -0.4, 0.7, 0.2, 1.2, -0.9], jnp.float32) * 2
     graph = dendrax.trace(fun, r)
     result = dendrax.run(graph, ZIL(), record="epsilon")
-    levelled = dendrax.level(graph)
+    levelled, epsilon = dendrax.level(graph), result.epsilon[:]
     for v in graph.active:
-        early = result.epsilon[: levelled.level_of[v]][v]
+        early = np.asarray(epsilon[v])[: levelled.level_of[v]]
         assert v.index == graph.outputs[0].vertex or (early == 0).all()
     np.testing.assert_allclose(result.gradient, jax.grad(fun)(r), rtol=1e-5)

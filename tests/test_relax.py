@@ -72,7 +72,7 @@ def check_steps(graph, rule, precision=1.0, steps=3):
 
 @NO_NODE
 @pytest.mark.parametrize("vertices", VERTICES)
-@pytest.mark.parametrize("case", every(2, TIMED_GRAPHS))
+@pytest.mark.parametrize("case", every(4, TIMED_GRAPHS))
 def test_each_step_is_the_gradient_of_the_energy(case, vertices):
     check_steps(traced(case, vertices), IL(num_steps=4, gamma=0.05, init="noise"))
 
@@ -83,7 +83,7 @@ def test_each_step_of_a_model_is_the_gradient_of_the_energy(name):
     check_steps(model_graph(name), rule, precision=3.0)
 
 
-@pytest.mark.parametrize("name", ["mlp", "fc_resnet", *map(slow, ("cnn", "rnn"))])
+@pytest.mark.parametrize("name", ["mlp", *map(slow, ("fc_resnet", "cnn", "rnn"))])
 def test_each_step_of_a_model_by_operation(name):
     check_steps(model_graph(name, "primitive"), IL(num_steps=4, gamma=0.02))
 
@@ -253,7 +253,7 @@ def test_numpy_numbers_as_settings():
 
 @NO_NODE
 @pytest.mark.parametrize("vertices", VERTICES)
-@pytest.mark.parametrize("case", every(2, TIMED_GRAPHS))
+@pytest.mark.parametrize("case", every(4, TIMED_GRAPHS))
 def test_fixed_predictions_give_backprop(case, vertices):
     """On any graph, levelled or not.
 

@@ -29,9 +29,9 @@ JITTED = [op for op in OPERATIONS if op.name not in NOT_STAGED and op not in REF
 
 
 # Each operation in one of its dtypes, so that all dtypes get their turn; the others are slow. Of
-# JAX's primitives and what is composed of them every sixth, and of the functions under NumPy's and
-# SciPy's names every twelfth. What we treat in a way of our own is there in full.
-SHARES = dict.fromkeys(LAX + COMPOSED, 6) | dict.fromkeys(NUMPY + LIBRARY, 12)
+# JAX's primitives and what is composed of them every eighth, and of the functions under NumPy's and
+# SciPy's names every sixteenth. What we treat in a way of our own is there in full.
+SHARES = dict.fromkeys(LAX + COMPOSED, 8) | dict.fromkeys(NUMPY + LIBRARY, 16)
 
 
 def _is_slow(i: int, k: int, operation: Operation) -> bool:

@@ -192,7 +192,7 @@ def test_transformer_block_passes_its_input_on():
     assert not jnp.allclose(block(y, causal=False), y)
 
 
-@pytest.mark.parametrize("num_layers", [1, 3])
+@pytest.mark.parametrize("num_layers", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_causal_means_that_only_the_past_matters(num_layers: int):
     def influence(causal: bool) -> jax.Array:
         """`[s, t]`: whether the output at time s depends on the input at time t."""

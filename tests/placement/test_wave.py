@@ -121,7 +121,7 @@ MLP_ONLY = ["mlp", *(pytest.param(n, marks=pytest.mark.slow) for n in ("fc_resne
 
 
 @pytest.mark.parametrize("name", MLP_ONLY)
-@pytest.mark.parametrize("pieces", [2, 4])
+@pytest.mark.parametrize("pieces", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_micro_batches(name, pieces):
     p = problem(name, small=True)
     x, y = (jnp.concatenate([a, 2 * a, -a, 3 * a])[:4] for a in (p.inputs, p.target))

@@ -80,7 +80,7 @@ def kill_often(name, folder, times):
         wait_until_later(process, folder, before)
         time.sleep(moments.uniform(0.0, 0.12))
         kills += kill(process)
-        if kills % 3 == 1:  # while it starts, reads its checkpoint or compiles, as it happens
+        if kills % 3 == 2:  # while it starts, reads its checkpoint or compiles, as it happens
             process = start(name, folder, "", 1.0)  # slow, so that it cannot come to its end
             time.sleep(moments.uniform(0.0, 5.0))
             kill(process)
