@@ -27,6 +27,7 @@ FLOW = (
     "_body",
     "_scan",
     "_regions",
+    "_models",
     "_call",
     "_flatten",
     "_layers",

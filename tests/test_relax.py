@@ -107,7 +107,7 @@ def test_complex_value_nodes_descend():
         z = jnp.exp(1j * w) * jnp.conj(w * (1.0 + 0.5j))
         return jnp.sum(jnp.abs(jnp.sin(z)) ** 2)
 
-    graph = dendrax.trace(fun, jnp.asarray([0.3 + 0.1j, -0.5 + 0.4j]))
+    graph = dendrax.trace(fun, jnp.asarray([0.3 + 0.1j, -0.5 + 0.4j]), vertices="primitive")
     check_steps(graph, IL(num_steps=4, gamma=0.02, init="noise"))
     for rule in (IL(gamma=0.02, num_steps=50), ErrorPC(gamma=0.02, num_steps=50)):
         descent = dendrax.run(graph, rule, record="energy").energy

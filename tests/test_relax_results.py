@@ -9,7 +9,7 @@ import pytest
 import dendrax
 from dendrax import IL, ZIL, ErrorPC, FixedPrediction, IncrementalPC
 from dendrax.models import problem
-from tests.compare import close
+from tests.compare import close, same
 from tests.sampling import every
 from tests.test_relax import model_graph
 
@@ -258,3 +258,31 @@ def test_a_wrong_start():
     rule = IL(init=lambda v, mu: mu[0])
     with pytest.raises(ValueError, match=r"(?s)init.*model.layers\[0\].*\(8,\).*\(4, 8\)"):
         dendrax.grad(p.loss, rule=rule)(p.model, p.inputs, p.target)
+
+
+# ---- vertices that were not chosen ---------------------------------------------------------------
+
+
+def test_a_graph_whose_vertices_were_not_chosen_gets_those_of_the_rule():
+    p = problem("mlp", dtype="float64", small=True)
+    args = p.model, p.inputs, p.target
+    graph = dendrax.trace(p.loss, *args)
+    for rule in (IL(), ZIL()):
+        expected = dendrax.run(dendrax.trace(p.loss, *args, vertices=rule.vertices), rule)
+        for given in (graph, dendrax.level(graph)):
+            found = dendrax.run(given, rule)
+            assert same(found.gradient, expected.gradient)
+            assert [v.name for v in found.graph] == [v.name for v in expected.graph]
+            assert found.graph.chosen == rule.vertices
+    chosen = dendrax.trace(p.loss, *args, vertices="primitive")
+    assert len(dendrax.run(chosen, IL()).graph) == len(graph) > len(found.graph.nodes)
+    written = dendrax.level(graph).expand()
+    assert dendrax.run(written, IL()).graph is written
+
+
+def test_the_advice_names_the_vertices_first_where_they_are_the_cause():
+    p = problem("mlp", dtype="float64", small=True)
+    args, rule = (p.model, p.inputs, p.target), IL(gamma=5.0)
+    advice = dendrax.run(dendrax.trace(p.loss, *args, vertices="primitive"), rule).advice
+    assert "Try vertices='layer' (every operation is a vertex here), then a smaller gamma" in advice
+    assert "vertices=" not in dendrax.run(dendrax.trace(p.loss, *args), rule).advice

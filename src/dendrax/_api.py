@@ -20,9 +20,11 @@ from dendrax._call import (
     check_parameters,
     check_scalar,
     flatten_arguments,
+    flatten_models,
     normalise_argnums,
     record_call,
     trace_call,
+    without_aux,
 )
 from dendrax._check_graph import checked
 from dendrax._errors import close_words, complain, one_of, public, speaking_as
@@ -31,6 +33,7 @@ from dendrax._gradient import (
     Result,
     as_flat,
     flat_target,
+    graph_for,
     is_wave,
     run_loss_over_time,
     run_over_time,
@@ -124,7 +127,7 @@ def _value_and_grad(
             if is_wave(rule):
                 outputs, found, call = _by_wave(fun, args, kwargs, argnums, has_aux)
             else:
-                graph, call = _trace(fun, args, kwargs, argnums, has_aux=has_aux)
+                graph, call = _trace(fun, args, kwargs, argnums, has_aux)
                 check_scalar(_root_avals(graph), call, graph[graph.outputs[0].vertex].source)
                 outputs, found = run_loss_over_time(
                     graph, call.leaves(), rule, vertices or rule.vertices
@@ -188,7 +191,7 @@ def vjp(
             outputs, tape, call = record_call(fun, arguments, argnums, has_aux=has_aux)
             pull, kept = _pull_wave, tape
         else:
-            graph, call = _trace(fun, primals, {}, argnums, has_aux=has_aux, allow_int=True)
+            graph, call = _trace(fun, primals, {}, argnums, has_aux, allow_int=True)
             kept = call.leaves()
             values = evaluate(graph, kept)
             outputs = [values[port] for port in graph.outputs]
@@ -255,17 +258,21 @@ def trace(
     fun: Callable[..., Any],
     *args: Any,
     argnums: int | Sequence[int] = 0,
-    vertices: Vertices = "primitive",
+    has_aux: bool = False,
+    vertices: Vertices | None = None,
 ) -> Graph:
     """The computational graph of a function: inner jits opened, scans unrolled.
 
     **Arguments:**
 
     - `fun`: any JAX function.
-    - `args`: example arguments. Arrays become leaves of the graph: parameters if in `argnums`,
-      else data. Everything else is fixed.
+    - `args`: example arguments, models of Equinox and Flax NNX among them as they are. Arrays
+      become leaves of the graph: the floating-point ones of `argnums` parameters, all others data.
+      Everything else (functions, flags) is fixed.
     - `argnums`: which arguments are parameters.
-    - `vertices`: which functions count as elementary.
+    - `has_aux`: whether `fun` returns a pair `(result, aux)`. What is auxiliary is left out.
+    - `vertices`: which functions count as elementary. By default the graph shows every operation,
+      and `dendrax.run` groups them as the rule is meant to be used.
         - `"primitive"`: every operation is a vertex.
         - `"layer"`: the textbook network, in which a vertex ends where an operation uses a
           parameter (a bias that follows directly, or a sum of such operations, joins it). What lies
@@ -289,9 +296,16 @@ def trace(
         # ->       4 internal   integer_pow  float32[] ...
         ```
     """
-    one_of("vertices", vertices, VERTICES)
-    graph, call = _trace(fun, args, {}, argnums, trace_data=True)
-    return checked(with_vertices(checked(flatten(replace(graph, call=call))), vertices))
+    _check_callable(fun)
+    if vertices is not None:
+        one_of("vertices", vertices, VERTICES)
+    arguments = flatten_models(fun, args, argnums)
+    assert arguments.opened is not None
+    graph, call = trace_call(without_aux(fun, has_aux), arguments, arguments.opened.argnums)
+    flat = checked(flatten(replace(checked(graph), call=call)))
+    if vertices is None:
+        return flat
+    return replace(checked(with_vertices(flat, vertices)), chosen=vertices)
 
 
 @public("dendrax.level")
@@ -341,7 +355,8 @@ def run(
 
     **Arguments:**
 
-    - `graph`: from `dendrax.trace` or `dendrax.level`.
+    - `graph`: from `dendrax.trace` or `dendrax.level`. If its vertices were not chosen there, the
+      rule runs on those that it is meant for; `.graph` of the result is the graph that ran.
     - `rule`: for instance `dendrax.ZIL()`.
     - `args`: new arguments for the traced function; by default those that it was traced with.
     - `target`: what the output should be; a tree like the function's result.
@@ -372,7 +387,7 @@ def run(
     record = (record,) if isinstance(record, (str, bool)) or record is None else tuple(record)
     for name in record:
         one_of("record", name, QUANTITIES)
-    flat = as_flat(graph)
+    flat = graph_for(rule, as_flat(graph))
     call: Call = flat.call
     leaves = call.leaves(call.arguments.replaced(args) if args else None)
     return run_rule(flat, rule, leaves, flat_target(flat, target), record)
@@ -383,28 +398,22 @@ def _trace(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     argnums: Any,
-    *,
     has_aux: bool = False,
+    *,
     allow_int: bool = False,
-    trace_data: bool = False,
 ) -> tuple[Graph, Call]:
-    arguments, chosen = _arguments(fun, args, kwargs, argnums, allow_int, trace_data)
+    arguments, chosen = _arguments(fun, args, kwargs, argnums, allow_int)
     graph, call = trace_call(fun, arguments, chosen, has_aux=has_aux)
     return checked(graph), call
 
 
 def _arguments(
-    fun: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    argnums: Any,
-    allow_int: bool = False,
-    trace_data: bool = False,
+    fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, allow_int: bool = False
 ) -> tuple[Arguments, int | tuple[int, ...]]:
     _check_callable(fun)
     chosen = normalise_argnums(argnums, len(args))
     indices = (chosen,) if isinstance(chosen, int) else chosen
-    arguments = flatten_arguments(fun, args, kwargs, indices, trace_data)
+    arguments = flatten_arguments(fun, args, kwargs, indices, trace_data=False)
     check_parameters(arguments, allow_int=allow_int)
     return arguments, chosen
 

@@ -8,6 +8,7 @@ data.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,6 +23,7 @@ from dendrax import _compat
 from dendrax._errors import complain, nobody_speaking
 from dendrax._graph import Graph
 from dendrax._local import is_inexact
+from dendrax._models import Opened, learning_leaves, open_arguments
 from dendrax._stage import stage
 from dendrax._trace import build_graph
 from dendrax._wavefront import Tape, plain, record
@@ -49,6 +51,7 @@ class Arguments:
     parameter: list[bool]
     traced: list[bool]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    opened: Opened | None = None
 
     def names_of(self, position: int) -> list[str]:
         """The names of the leaves of one positional argument."""
@@ -59,6 +62,31 @@ class Arguments:
         """The leaves that the graph takes."""
         return [leaf for leaf, flag in zip(self.leaves, self.traced, strict=True) if flag]
 
+    def learning(self) -> tuple[int, ...]:
+        """The positions of what learns, in the order of ``argnums``."""
+        assert self.opened is not None
+        chosen = self.opened.argnums
+        return (chosen,) if isinstance(chosen, int) else chosen
+
+    def parted(self) -> tuple[dict[str, Any], list[Any]]:
+        """The parameters by name, and the other leaves that the graph takes."""
+        rows = zip(self.names, self.leaves, self.parameter, self.traced, strict=True)
+        learned, others = {}, []
+        for name, leaf, parameter, traced in rows:
+            if parameter:
+                learned[name] = leaf
+            elif traced:
+                others.append(leaf)
+        return learned, others
+
+    def joined(self, learned: Mapping[str, Any], others: Sequence[Any]) -> list[Any]:
+        """The leaves that the graph takes, from what `parted` gave."""
+        rest = iter(others)
+        rows = zip(self.names, self.parameter, self.traced, strict=True)
+        return [
+            learned[name] if parameter else next(rest) for name, parameter, traced in rows if traced
+        ]
+
     def call(self, fun: Callable[..., Any], traced: Sequence[Any]) -> Any:
         """Call the function with new values for the traced leaves."""
         values = iter(traced)
@@ -68,11 +96,15 @@ class Arguments:
         ]
         args, kwargs = jax.tree.unflatten(self.tree, leaves)
         args = [arg.value if isinstance(arg, _AsItIs) else arg for arg in args]
+        if self.opened is not None:
+            args = self.opened.close(args)
         with nobody_speaking():  # what goes wrong in the user's function is the user's
             return fun(*args, **kwargs, **self.kwargs)
 
     def replaced(self, args: tuple[Any, ...]) -> Arguments:
         """New arguments for the same graph: same tree, same shapes, same untraced values."""
+        if self.opened is not None:
+            args = self.opened.again(args)
         leaves, tree = jax.tree.flatten((args, {}))
         if tree != self.tree:
             raise complain(
@@ -199,11 +231,54 @@ def flatten_arguments(
         names.append(title + jax.tree_util.keystr(path[2:]))
         positions.append(path[1].idx if positional else None)
         parameter.append(chosen)
-        is_array = isinstance(leaf, (jax.Array, np.ndarray, np.generic))
-        traced.append(chosen or (trace_data and is_array))
+        traced.append(chosen or (trace_data and _is_array(leaf)))
     leaves = [leaf for _, leaf in paths]
     rest = {} if trace_data else kwargs
     return Arguments(leaves, tree, names, positions, parameter, traced, rest)
+
+
+def flatten_models(fun: Callable[..., Any], args: tuple[Any, ...], argnums: Any) -> Arguments:
+    """The same for those who look inside, and take models as they are: all arrays are traced.
+
+    **Returns:** arguments that know by ``opened`` which of them learn.
+    """
+    opened = open_arguments(args, argnums)
+    chosen = normalise_argnums(opened.argnums, len(opened.args))
+    indices = (chosen,) if isinstance(chosen, int) else chosen
+    titles = [*_argument_names(fun, len(args)), "state"]
+    leaves, names, positions, parameter = [], [], [], []
+    for i, argument in enumerate(opened.args):
+        paths = jax.tree_util.tree_leaves_with_path(argument)
+        leaves += [leaf for _, leaf in paths]
+        names += [titles[i] + opened.spell(path) for path, _ in paths]
+        positions += [i] * len(paths)
+        learns = learning_leaves(argument) if i in indices else [False] * len(paths)
+        if i in indices and not any(learns):
+            raise complain(
+                TypeError,
+                f"argument {titles[i]} has nothing that can learn: that needs real- or "
+                f"complex-valued arrays, and it holds {_kinds_of(argument)}.",
+                remedy="Convert what should learn to floats, or name other arguments by argnums.",
+            )
+        parameter += learns
+    pairs = zip(leaves, parameter, strict=True)
+    traced = [learns or _is_array(leaf) for leaf, learns in pairs]
+    tree = jax.tree.structure((opened.args, {}))
+    opened = opened._replace(argnums=chosen)
+    return Arguments(leaves, tree, names, positions, parameter, traced, opened=opened)
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, (jax.Array, np.ndarray, np.generic))
+
+
+def _kinds_of(argument: Any) -> str:
+    """What an argument holds, in a few words."""
+    kinds = [
+        str(_compat.aval_of(leaf).dtype) if _is_array(leaf) else type(leaf).__name__
+        for leaf in jax.tree.leaves(argument)
+    ]
+    return ", ".join(dict.fromkeys(kinds)) or "nothing"
 
 
 def _argument_names(fun: Callable[..., Any], count: int) -> list[str]:
@@ -353,6 +428,18 @@ def _flatten_results(results: Any, has_aux: bool, notes: _Results) -> tuple[list
             )
     leaves, notes.aux_tree = jax.tree.flatten(aux)
     return outputs, leaves
+
+
+def without_aux(fun: Callable[..., Any], has_aux: bool) -> Callable[..., Any]:
+    """The function without its auxiliary results, if it has any."""
+    if not has_aux:
+        return fun
+
+    @functools.wraps(fun)
+    def first(*args: Any, **kwargs: Any) -> Any:
+        return as_pair(fun(*args, **kwargs))[0]
+
+    return first
 
 
 def as_pair(results: Any) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -82,6 +82,7 @@ class Result:
     - ``statistics``: for models whose records would be too large: ``statistics[t][vertex]`` are the
       root mean squares of error, value and prediction. ``waiting[edge][t]`` has those of the errors
       in a delay line, the place next to the source first.
+    - ``graph``: the graph that ran: with the vertices that were chosen, or those of the rule.
     - ``num_steps``: the number of time steps used; 0 for the wavefront, which needs none.
     - ``converged``: whether the rule stopped because of its ``tol``; ``None`` without one.
     - ``diverged_at``: the time step from which on the energy is larger than at the start, or not
@@ -103,6 +104,7 @@ class Result:
     num_steps: Any = 0
     converged: Any = None
     rule: Rule | None = None
+    graph: Graph | None = None
     descent: Descent | None = None
 
     @functools.cached_property
@@ -143,11 +145,13 @@ class Descent:
 
     - ``energies()``: at the start, at the end, and that of the predictions for comparison.
     - ``record()``: at every time step.
+    - ``chosen``: the vertices that the rule ran on.
     """
 
     rule: Relaxation
     energies: Callable[[], tuple[Any, Any, Any]]
     record: Callable[[], Any]
+    chosen: Vertices | None = None
 
     @functools.cached_property
     def ends(self) -> tuple[float, float, float]:
@@ -173,8 +177,15 @@ class Descent:
             )
         return (
             f"Inference diverged: from step {step} on the energy is larger than at the start "
-            f"({start:.4g}), and at the end it is {end:.4g}. Try {self.rule.remedy()}."
+            f"({start:.4g}), and at the end it is {end:.4g}. Try {self._other_vertices()}"
+            f"{self.rule.remedy()}."
         )
+
+    def _other_vertices(self) -> str:
+        """With every operation a vertex there are many more errors than a rule is meant for."""
+        if self.chosen != "primitive" or self.rule.vertices == "primitive":
+            return ""
+        return f"vertices={self.rule.vertices!r} (every operation is a vertex here), then "
 
 
 def is_wave(rule: Rule) -> bool:
@@ -229,6 +240,13 @@ def relaxed_graph(rule: Relaxation, graph: Graph) -> Graph:
     return checked(level_graph(graph)).expand()
 
 
+def graph_for(rule: Rule, graph: Graph) -> Graph:
+    """The flat graph with the vertices that were chosen for it; else those of the rule."""
+    if graph.chosen is not None:
+        return graph
+    return replace(checked(with_vertices(graph, rule.vertices)), chosen=rule.vertices)
+
+
 def run_rule(
     graph: Graph,
     rule: Rule,
@@ -261,6 +279,7 @@ def _run_dynamics(
         **_records(contracted, end.records, schedule.num_steps),
         num_steps=schedule.num_steps,
         rule=rule,
+        graph=graph,
     )
 
 
@@ -286,7 +305,7 @@ def _run_relaxation(
     def energy() -> Any:
         return relax(("energy",)).records["energy"][: found.num_steps + 1]
 
-    descent = Descent(rule, found.energies, energy)
+    descent = Descent(rule, found.energies, energy, graph.chosen)
     return Result(
         jax.tree.unflatten(graph.call.out_tree, output),
         None if clamp is None else graph.call.gradient(found.gradients),
@@ -294,6 +313,7 @@ def _run_relaxation(
         num_steps=used,
         converged=None if found.slope is None else found.slope <= rule.tol,
         rule=rule,
+        graph=shown,
         descent=descent if rule.descends else None,
     )
 
@@ -320,7 +340,7 @@ def _run_as_wave(graph: Graph, rule: Rule, leaves: Sequence[Any], clamp: Clamp) 
         errors = [constant_error(mu, e) for mu, e in zip(outputs, clamp.errors, strict=True)]
     found = send_back(tape, errors)
     output = jax.tree.unflatten(graph.call.out_tree, outputs)
-    return Result(output, graph.call.gradient(found), rule=rule)
+    return Result(output, graph.call.gradient(found), rule=rule, graph=graph)
 
 
 def flat_target(graph: Graph, target: Any) -> list[Any] | None:

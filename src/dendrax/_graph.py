@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from dendrax._errors import nearest
+from dendrax._words import Vertices
 
 Kind = Literal["parameter", "data", "internal", "delay"]
 MOST_NAMES = 30  # in an error
@@ -99,6 +100,7 @@ class Graph(Pictured):
     - ``outputs``: the port of each result.
     - ``roots``: which results start an error (the loss; not auxiliary results).
     - ``detail``: if the vertices are groups of operations, the graph of the operations themselves.
+    - ``chosen``: the vertices that somebody asked for; ``None`` leaves them to the rule.
 
     Iterate over a graph for its vertices; index it by position or by name. ``graph.users(v)`` are
     the vertices that use ``v``.
@@ -110,6 +112,7 @@ class Graph(Pictured):
     roots: tuple[bool, ...]
     call: Any = field(default=None, repr=False)
     detail: Detail | None = field(default=None, repr=False)
+    chosen: Vertices | None = None
 
     def __iter__(self) -> Iterator[Vertex]:
         return iter(self.vertices)
@@ -293,7 +296,8 @@ def _reads(graph: Graph, v: Vertex) -> str:
     counts = Counter(source.kind for source in inputs)
     names = [source.name for source in inputs if source.kind == "internal"][:3]
     more = ["..."] if counts["internal"] > 3 else []
-    leaves = [f"{counts['parameter']} parameters"] if counts["parameter"] else []
+    number = counts["parameter"]
+    leaves = [f"{number} parameter{'s' * (number > 1)}"] if number else []
     leaves += ["data"] if counts["data"] else []
     return f"reads {', '.join([*names, *more, *leaves])}  "
 

@@ -135,7 +135,8 @@ def expand_graph(levelled: LevelledGraph) -> Graph:
         vertices.append(replace(v, index=len(vertices), inputs=tuple(inputs)))
     leaves = tuple(at[leaf] for leaf in graph.leaves)
     outputs = tuple(map(moved, graph.outputs))
-    return Graph(tuple(vertices), leaves, outputs, graph.roots, graph.call)
+    chosen = graph.chosen or "primitive"  # the delays are vertices, whatever the rule
+    return Graph(tuple(vertices), leaves, outputs, graph.roots, graph.call, chosen=chosen)
 
 
 def contract_graph(graph: Graph) -> tuple[Graph, dict[Edge, int]]:
@@ -158,5 +159,7 @@ def contract_graph(graph: Graph) -> tuple[Graph, dict[Edge, int]]:
         vertices.append(replace(v, index=at[v.index], inputs=tuple(inputs)))
     leaves = tuple(at[leaf] for leaf in graph.leaves)
     outputs = tuple(Port(at[port.vertex], port.output) for port in graph.outputs)
-    contracted = Graph(tuple(vertices), leaves, outputs, graph.roots, graph.call)
+    contracted = Graph(
+        tuple(vertices), leaves, outputs, graph.roots, graph.call, chosen=graph.chosen
+    )
     return contracted, {edge: delays[edge] for edge in contracted.edges}

@@ -109,6 +109,84 @@ def grad(
     return gradient
 
 
+def functional(
+    f: Callable[..., Any], *args: Any, argnums: Argnums = 0
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A function of modules as a function of trees: what `dendrax.trace` and its kin look into.
+
+    `dendrax.trace`, `check`, `audit` and `explore` do this themselves where an argument holds a
+    module. Inside, the function gets modules of its own: the caller's stay as they are.
+
+    **Arguments:**
+
+    - `f`: a function of modules, arrays and trees of them.
+    - `args`: its arguments.
+    - `argnums`: which of them learn, as for `dendrax.nnx.value_and_grad`.
+
+    **Returns:** `(function, arguments)`. The arguments are those that were given, with an
+    `nnx.State` in place of each module: of what learns, its parameters. The last one, if any module
+    that learns has them, are its other variables (statistics, random numbers).
+
+    !!! example
+
+        ```python
+        import dendrax.nnx, jax.numpy as jnp
+        from flax import nnx
+
+        model = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
+        loss = lambda model, x: jnp.mean(model(x) ** 2)
+        function, arguments = dendrax.nnx.functional(loss, model, jnp.ones((4, 2)))
+        float(function(*arguments)) == float(loss(model, jnp.ones((4, 2))))  # -> True
+        ```
+    """
+    with speaking_as("dendrax.nnx.functional"):
+        _check_unbound(f)
+        trees, close, _ = open_modules(args, argnums)
+
+    @functools.wraps(f)
+    def function(*trees: Any) -> Any:
+        return f(*close(trees))
+
+    return function, trees
+
+
+def spell_path(path: tuple[Any, ...]) -> str:
+    """The path to a variable as one writes it: ``.layers[0].kernel``."""
+    spelt = ""
+    for entry in path:
+        key = getattr(entry, "key", None)
+        if isinstance(key, str) and key.isidentifier():
+            spelt += f".{key}"
+        elif entry != jax.tree_util.GetAttrKey("value"):  # of the variable itself
+            spelt += jax.tree_util.keystr((entry,))
+    return spelt
+
+
+def has_modules(tree: Any) -> bool:
+    """Whether there is a module, or a variable, somewhere in a tree."""
+    return bool(_modules(tree))
+
+
+def open_modules(
+    args: tuple[Any, ...], argnums: Any
+) -> tuple[tuple[Any, ...], Callable[[Sequence[Any]], list[Any]], int | tuple[int, ...]]:
+    """Trees in place of modules, how to make the arguments of them again, and which of them learn.
+
+    What belongs to a module that learns and does not learn itself comes last.
+    """
+    _check_graph_mode()
+    chosen, filters = _filters(argnums, len(args))
+    everything = {i: nnx.All(...) for i in range(len(args))}
+    learned, fixed, rebuild = _take_apart(list(args), everything | filters, None)
+    more = [fixed] if jax.tree.leaves(fixed) else []
+
+    def close(trees: Sequence[Any]) -> list[Any]:
+        values = list(trees)
+        return rebuild(values[: len(args)], values[len(args)] if more else fixed)
+
+    return (*learned, *more), close, chosen
+
+
 def _value_and_grad(
     name: str, f: Any, argnums: Argnums, has_aux: bool, rule: Rule, vertices: Vertices | None
 ) -> Callable[..., tuple[Any, Any]]:
@@ -123,11 +201,11 @@ def _value_and_grad(
         with speaking_as(name):
             arguments, named = _by_position(f, args, kwargs)
             chosen, filters = _filters(argnums, len(arguments))
-            learned, rebuild = _take_apart([*arguments, named], filters)
+            learned, fixed, rebuild = _take_apart([*arguments, named], filters, _TAG)
 
             @functools.wraps(f)  # parameters are named after the user's arguments
             def pure(*learned: Any) -> Any:
-                *arguments, named = rebuild(learned)
+                *arguments, named = rebuild(learned, fixed)
                 out = f(*arguments, **named)
                 with speaking_as(name):
                     loss, aux = as_pair(out) if has_aux else (out, None)
@@ -174,13 +252,16 @@ def _filters(argnums: Argnums, num_args: int) -> tuple[int | tuple[int, ...], di
     return chosen, {i: nnx.All(filter) for i, filter in zip(indices, wanted, strict=True)}
 
 
+Rebuild = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
+
+
 def _take_apart(
-    arguments: list[Any], filters: dict[int, Any]
-) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
-    """What of each argument learns, and how to make the arguments of it again."""
+    arguments: list[Any], filters: dict[int, Any], tag: str | None
+) -> tuple[list[Any], list[Any], Rebuild]:
+    """What of each argument learns, what does not, and how to make the arguments of both again."""
     flat = [jax.tree.flatten(argument, is_leaf=_is_node) for argument in arguments]
     _check_variables([leaves for leaves, _ in flat], filters)
-    with nnx.split_context(_TAG) as context:
+    with nnx.split_context(tag) as context:
         parts = [
             [_part(context, leaf, filters.get(i)) for leaf in leaves]
             for i, (leaves, _) in enumerate(flat)
@@ -189,38 +270,40 @@ def _take_apart(
         tree.unflatten([part.learned for part in argument])
         for argument, (_, tree) in zip(parts, flat, strict=True)
     ]
+    fixed = [[part.fixed for part in argument] for argument in parts]
 
-    def rebuild(learned: Sequence[Any]) -> list[Any]:
+    def rebuild(learned: Sequence[Any], fixed: Sequence[Any]) -> list[Any]:
         made = []
-        with nnx.merge_context(_TAG, True) as context:
-            for values, argument, (_, tree) in zip(learned, parts, flat, strict=True):
-                pairs = zip(argument, tree.flatten_up_to(values), strict=True)
-                made.append(tree.unflatten([part.join(context, new) for part, new in pairs]))
+        with nnx.merge_context(tag, None if tag is None else True) as context:
+            for values, rest, argument, (_, tree) in zip(learned, fixed, parts, flat, strict=True):
+                triples = zip(argument, tree.flatten_up_to(values), rest, strict=True)
+                made.append(tree.unflatten([part.join(context, *new) for part, *new in triples]))
         return made
 
-    return learned, rebuild
+    return learned, fixed, rebuild
 
 
 class _Part(NamedTuple):
-    """A leaf of the arguments: what of it learns, and how to put new values in its place."""
+    """A leaf of the arguments: what of it learns, what does not, and how to join the two."""
 
     learned: Any
-    join: Callable[[nnx.MergeContext, Any], Any]
+    fixed: Any
+    join: Callable[[nnx.MergeContext, Any, Any], Any]
 
 
 def _part(context: nnx.SplitContext, leaf: Any, wanted: Any) -> _Part:
     if not _is_node(leaf):
         if wanted is None:
-            return _Part(None, lambda _, __: leaf)
-        return _Part(leaf, lambda _, new: new)
+            return _Part(None, leaf, lambda _, __, fixed: fixed)
+        return _Part(leaf, None, lambda _, learned, __: learned)
     if wanted is None:
         definition, fixed = context.split(leaf)
-        return _Part(None, lambda context, _: context.merge(definition, fixed))
+        return _Part(None, fixed, lambda context, _, fixed: context.merge(definition, fixed))
     if isinstance(leaf, nnx.Variable):  # named by itself, it is wanted whatever its type
         definition, learned = context.split(leaf)
-        return _Part(learned, lambda context, new: context.merge(definition, new))
+        return _Part(learned, None, lambda context, learned, _: context.merge(definition, learned))
     definition, learned, fixed = context.split(leaf, wanted, ...)
-    return _Part(learned, lambda context, new: context.merge(definition, new, fixed))
+    return _Part(learned, fixed, lambda context, *parts: context.merge(definition, *parts))
 
 
 class _Split(NamedTuple):

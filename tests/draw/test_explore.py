@@ -81,7 +81,7 @@ def test_the_page_holds_what_was_recorded(rule, tmp_path):
         deep, *ARGS, rule=rule, path=tmp_path / "page.html", vertices="primitive"
     )
     payload = read(page)
-    graph = dendrax.trace(deep, *ARGS)
+    graph = dendrax.trace(deep, *ARGS, vertices="primitive")
     result = dendrax.run(graph, rule, record=("energy", "statistics"))
     (run,) = payload["runs"]
     assert run["times"] == list(range(len(result.energy)))
@@ -308,7 +308,7 @@ def test_several_outputs_and_a_target(tmp_path):
     goal = (jnp.zeros(3, jnp.float32), jnp.ones(3, jnp.float32))
     options = {"target": goal, "rule": (ZIL(), IL(5)), "vertices": "primitive"}
     payload = read(dendrax.explore(two, *ARGS, **options, path=tmp_path / "p.html"))
-    graph = dendrax.trace(two, *ARGS)
+    graph = dendrax.trace(two, *ARGS, vertices="primitive")
     assert len(graph["sort"].outputs) == 2
     for run, rule in zip(payload["runs"], options["rule"], strict=True):
         found = dendrax.run(graph, rule, target=goal, record="epsilon").epsilon[:]["sort"]

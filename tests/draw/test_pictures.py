@@ -255,9 +255,8 @@ def test_what_is_compared_is_all_there(layers):
 
 
 def test_negative_energies_are_seen():
-    graph = dendrax.trace(
-        lambda w: -jnp.sum(jnp.tanh(jnp.sin(w) * 2.0)), jnp.full(3, 0.7, jnp.float32)
-    )
+    fun = lambda w: -jnp.sum(jnp.tanh(jnp.sin(w) * 2.0))
+    graph = dendrax.trace(fun, jnp.full(3, 0.7, jnp.float32), vertices="primitive")
     result = dendrax.run(graph, IL(num_steps=4, gamma=0.05), record="energy")
     axes = draw.energy(result).axes[0]
     assert axes.get_yscale() == "symlog"
@@ -271,7 +270,7 @@ def test_the_energies_of_all_levels_add_up():
             w = jnp.tanh(w)
         return jnp.sum(w**2)
 
-    graph = dendrax.trace(deep, jnp.ones(3, jnp.float32))
+    graph = dendrax.trace(deep, jnp.ones(3, jnp.float32), vertices="primitive")
     result = dendrax.run(graph, IL(num_steps=4, gamma=0.05), record="energy")
     found = lines(draw.energy(result))
     assert "8 more levels" in found
@@ -287,7 +286,8 @@ def test_certificates_of_different_functions():
 
 
 def test_curves_say_when_their_numbers_are_lost():
-    graph = dendrax.trace(lambda w: jnp.sum(jnp.exp(jnp.exp(w)) ** 2), jnp.ones(3, jnp.float32))
+    fun = lambda w: jnp.sum(jnp.exp(jnp.exp(w)) ** 2)
+    graph = dendrax.trace(fun, jnp.ones(3, jnp.float32), vertices="primitive")
     result = dendrax.run(graph, IL(num_steps=8, gamma=0.5), record="energy")
     assert any("total, not finite at t = " in name for name in lines(draw.energy(result)))
 

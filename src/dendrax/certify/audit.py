@@ -93,6 +93,7 @@ def audit(
     *args: Any,
     rule: Rule = ZIL(),
     argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
     vertices: Vertices | None = None,
 ) -> Audit:
     """Which vertices' quantities each update of a rule reads in one time step.
@@ -105,8 +106,8 @@ def audit(
     **Arguments:**
 
     - `fun`: a function that returns a scalar loss, or an output to be clamped to a target.
-    - `args`: its arguments.
-    - `rule`, `argnums`, `vertices`: as for `dendrax.value_and_grad`.
+    - `args`: its arguments, models of Equinox and Flax NNX among them as they are.
+    - `rule`, `argnums`, `has_aux`, `vertices`: as for `dendrax.value_and_grad`.
 
     **Returns:** an `Audit`, with `.local` and `.offenders`; it prints as a table.
 
@@ -135,7 +136,8 @@ def audit(
         ```
     """
     check_rule(rule)
-    graph = trace(fun, *args, argnums=argnums, vertices=vertices or rule.vertices)
+    chosen = vertices or rule.vertices
+    graph = trace(fun, *args, argnums=argnums, has_aux=has_aux, vertices=chosen)
     leaves = graph.call.leaves()
     clamp = clamp_for(graph, None) or Clamp(targets=[_zeros(graph, p) for p in graph.outputs])
     if isinstance(rule, Relaxation):

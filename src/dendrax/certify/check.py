@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import jax
 import numpy as np
 
 from dendrax._api import value_and_grad
-from dendrax._call import check_parameters, flatten_arguments, normalise_argnums
+from dendrax._call import flatten_models, without_aux
 from dendrax._errors import public
 from dendrax._words import Vertices
 from dendrax.rules import ZIL, Rule
@@ -73,6 +74,7 @@ def check(
     *args: Any,
     rule: Rule = ZIL(),
     argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
     vertices: Vertices | None = None,
 ) -> Certificate:
     """Compare a rule's gradient with `jax.grad`'s, parameter by parameter, both under `jax.jit`.
@@ -80,8 +82,9 @@ def check(
     **Arguments:**
 
     - `fun`: a function that returns a scalar.
-    - `args`: its arguments. Arrays are traced, everything else is fixed.
-    - `rule`, `argnums`, `vertices`: as for `dendrax.value_and_grad`.
+    - `args`: its arguments, models of Equinox and Flax NNX among them as they are. Arrays are
+      traced, everything else is fixed.
+    - `rule`, `argnums`, `has_aux`, `vertices`: as for `dendrax.value_and_grad`.
 
     **Returns:** a `Certificate`, with `.exact` and `.divergence`; it prints as a table.
 
@@ -96,20 +99,20 @@ def check(
         # -> ZIL(...): exact: equal to jax.grad, bit for bit (divergence 0)
         ```
     """
-    chosen = normalise_argnums(argnums, len(args))
-    indices = (chosen,) if isinstance(chosen, int) else chosen
-    arguments = flatten_arguments(fun, args, {}, indices, trace_data=True)
-    check_parameters(arguments)
+    arguments = flatten_models(fun, args, argnums)
+    learned, others = arguments.parted()
 
-    def under_jit(transform: Callable[..., Any]) -> tuple[Any, list[Any]]:
-        call = jax.jit(lambda *traced: arguments.call(public("dendrax.check")(transform), traced))
-        value, gradient = call(*arguments.traced_leaves())
-        return value, jax.tree.leaves(gradient)
+    @functools.wraps(fun)
+    def loss(learned: Mapping[str, Any], others: Sequence[Any]) -> Any:
+        return arguments.call(without_aux(fun, has_aux), arguments.joined(learned, others))
 
-    value, found = under_jit(value_and_grad(fun, indices, rule=rule, vertices=vertices))
-    expected_value, expected = under_jit(jax.value_and_grad(fun, indices))
-    names = [name for i in indices for name in arguments.names_of(i)]
-    rows = tuple(_distance(*row) for row in zip(names, found, expected, strict=True))
+    def under_jit(transform: Callable[..., Any]) -> tuple[Any, Mapping[str, Any]]:
+        return jax.jit(public("dendrax.check")(transform))(learned, others)
+
+    value, found = under_jit(value_and_grad(loss, 0, rule=rule, vertices=vertices))
+    expected_value, expected = under_jit(jax.value_and_grad(loss))
+    names = [name for i in arguments.learning() for name in arguments.names_of(i)]
+    rows = tuple(_distance(n, found[n], expected[n]) for n in names if n in learned)
     return Certificate(rule, rows, _same(value, expected_value))
 
 

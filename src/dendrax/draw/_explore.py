@@ -54,6 +54,7 @@ def explore(
     fun: Callable[..., Any],
     *args: Any,
     argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
     rule: Rule | tuple[Rule, ...] = ZIL(),
     vertices: Vertices | None = None,
     target: Any = None,
@@ -73,8 +74,8 @@ def explore(
 
     **Arguments:**
 
-    - `fun`, `args`, `argnums`: as for `dendrax.trace`. The function returns a loss, or anything if
-      there is a `target`.
+    - `fun`, `args`, `argnums`, `has_aux`: as for `dendrax.trace`. The function returns a loss, or
+      anything if there is a `target`.
     - `rule`: one rule, or two to compare.
     - `vertices`: as for `dendrax.trace`. By default what the rule uses: operations for Z-IL, layers
       for IL and its relatives, and layers if one of two rules does.
@@ -104,7 +105,7 @@ def explore(
         raise complain(ValueError, f"rule has {len(rules)} rules.", remedy="Give one or two.")
     check_writable(path)
     chosen = vertices or ("layer" if any(r.vertices == "layer" for r in rules) else "primitive")
-    graph = trace(fun, *args, argnums=argnums, vertices=chosen)
+    graph = trace(fun, *args, argnums=argnums, has_aux=has_aux, vertices=chosen)
     return write(path, _explorer_page(graph, rules, target, title or _name_of(fun)).encode())
 
 

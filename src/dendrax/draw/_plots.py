@@ -40,7 +40,8 @@ def energy(result: Result, path: str | os.PathLike[str] | None = None) -> Any:
         ```python
         import dendrax, jax.numpy as jnp
 
-        graph = dendrax.trace(lambda w: jnp.sum(jnp.tanh(w) ** 2), jnp.ones(3))
+        loss = lambda w: jnp.sum((jnp.tanh(jnp.ones(3) @ w[0]) @ w[1]) ** 2)
+        graph = dendrax.trace(loss, [jnp.eye(3), jnp.eye(3)])
         result = dendrax.run(graph, dendrax.IL(num_steps=9), record="energy")
         dendrax.draw.energy(result, "energy.svg")
         ```
@@ -78,7 +79,8 @@ def wave(result: Result, path: str | os.PathLike[str] | None = None) -> Any:
         ```python
         import dendrax, jax.numpy as jnp
 
-        graph = dendrax.trace(lambda w: jnp.sum(jnp.tanh(w) ** 2), jnp.ones(3))
+        loss = lambda w: jnp.sum((jnp.tanh(jnp.ones(3) @ w[0]) @ w[1]) ** 2)
+        graph = dendrax.trace(loss, [jnp.eye(3), jnp.eye(3)])
         dendrax.draw.wave(dendrax.run(graph, dendrax.ZIL(), record="statistics"), "wave.svg")
         ```
     """
@@ -126,7 +128,8 @@ def traces(
         ```python
         import dendrax, jax.numpy as jnp
 
-        graph = dendrax.trace(lambda w: jnp.sum(jnp.tanh(w) ** 2), jnp.ones(3))
+        loss = lambda w: jnp.sum((jnp.tanh(jnp.ones(3) @ w[0]) @ w[1]) ** 2)
+        graph = dendrax.trace(loss, [jnp.eye(3), jnp.eye(3)])
         result = dendrax.run(graph, dendrax.ZIL(), record="statistics")
         dendrax.draw.traces(result, ["tanh"], "traces.svg")
         ```
@@ -169,7 +172,8 @@ def compare(
         ```python
         import dendrax, jax.numpy as jnp
 
-        graph = dendrax.trace(lambda w: jnp.sum(jnp.tanh(w) ** 2), jnp.ones(3))
+        loss = lambda w: jnp.sum((jnp.tanh(jnp.ones(3) @ w[0]) @ w[1]) ** 2)
+        graph = dendrax.trace(loss, [jnp.eye(3), jnp.eye(3)])
         rules = (dendrax.IL(20, gamma=0.1), dendrax.IL(20, gamma=0.4))
         dendrax.draw.compare([dendrax.run(graph, rule, record="energy") for rule in rules])
         ```
