@@ -1,6 +1,7 @@
 """`audit`: which rules are local, and who is caught."""
 
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -58,24 +59,24 @@ def test_backpropagation_reads_far_away_vertices():
     found = audit("mlp", BP(), vertices="layer")
     by_name = {update.name: update for update in found.updates}
     first = by_name["model.layers[0].weight"]
-    assert "model.layers[1]" in first.far and "model.layers[2].weight" in first.far
+    assert "layer(model.layers[1])" in first.far and "model.layers[2].weight" in first.far
     assert by_name["model.layers[2].weight"].local  # the last layer is next to the loss
 
 
 def test_what_inference_learning_reads():
     """A value node: its own, its inputs, its users, and what these use. A weight: its layer."""
     by_name = {update.name: set(update.reads) for update in audit("mlp", IL()).updates}
-    assert by_name["model.layers[0]"] <= {
+    assert by_name["layer(model.layers[0])"] <= {
         "inputs",
-        "model.layers[0]",
-        "model.layers[1]",
+        "layer(model.layers[0])",
+        "layer(model.layers[1])",
         "model.layers[0].weight",
         "model.layers[0].bias",
         "model.layers[1].weight",
         "model.layers[1].bias",
     }
-    assert "model.layers[1]" in by_name["model.layers[0]"]
-    assert "target" in by_name["model.layers[1]"]
+    assert "layer(model.layers[1])" in by_name["layer(model.layers[0])"]
+    assert "target" in by_name["layer(model.layers[1])"]
     assert "target" not in by_name["model.layers[0].weight"]
 
 
@@ -172,3 +173,22 @@ def test_an_output_to_be_clamped():
 def test_errors_name_the_function():
     with pytest.raises(TypeError, match=r"dendrax.audit: rule must be a rule, got 'il'"):
         dendrax.audit(lambda w: w, 1.0, rule="il")
+
+
+def test_the_table_names_what_is_read():
+    def deep(w, x):
+        for u in w:
+            x = jnp.tanh(x @ u)
+        return jnp.sum(x)
+
+    args = [jnp.eye(3)] * 12, jnp.ones((2, 3))
+    lines = str(dendrax.audit(deep, *args, rule=IL())).splitlines()
+    assert lines[0].split() == ["update", "of", "a", "local", "reads"]
+    assert re.fullmatch(r"w\[0\] +parameter +yes +layer\(w\[0\]\), w\[0\], x", lines[1])
+    assert lines[-2].startswith("(dmu/dx") and "weight transport" in lines[-2]
+    assert lines[-1].endswith(": local")
+    lines = str(dendrax.audit(deep, *args, rule=BP())).splitlines()
+    assert re.search(r"x; far away: (.+, ){6}and \d+ more$", lines[1])
+    assert lines[-1] == "BP(): NOT local: 11 updates read what is far away"
+    one = dendrax.audit(deep, args[0][:2], args[1], rule=BP())
+    assert one.verdict == "NOT local: 1 update reads what is far away"

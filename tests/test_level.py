@@ -136,11 +136,11 @@ def test_reprs_count():
 
     graph = dendrax.trace(fun, 1.0)
     assert "4 vertices" in repr(graph)
-    assert "1 parameters, 0 data, 3 internal" in repr(graph)
+    assert "1 parameter, 0 data, 3 internal" in repr(graph)
     assert "test_level.py" in repr(graph)
     levelled = dendrax.level(graph)
     assert "4 levels" in repr(levelled)
-    assert "2 delays (identity vertices) on 1 edges" in repr(levelled)
+    assert "2 delays (identity vertices) on 1 edge" in repr(levelled)
     assert "S_0   add" in repr(levelled)
 
 

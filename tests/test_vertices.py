@@ -28,7 +28,7 @@ def test_mlp_is_the_textbook_network(setting):
     p = problem("mlp", dtype="float64", small=True)
     args = (p.model, p.inputs, p.target) if setting == "loss" else (p.model, p.inputs)
     graph = layers_of(p.loss if setting == "loss" else p.predict, *args)
-    assert names(graph) == ["model.layers[0]", "model.layers[1]"]
+    assert names(graph) == ["layer(model.layers[0])", "layer(model.layers[1])"]
     first, second = graph.nodes
     assert {v.name for v in graph.inputs(first)} == {
         "inputs",
@@ -36,13 +36,13 @@ def test_mlp_is_the_textbook_network(setting):
         "model.layers[0].bias",
     }
     assert {v.name for v in graph.inputs(second)} == {
-        "model.layers[0]",
+        "layer(model.layers[0])",
         "model.layers[1].weight",
         "model.layers[1].bias",
     }
     x = np.random.default_rng(0).normal(size=first.shape)
     layer = p.model.layers[1]
-    given = {"model.layers[0]": x, "model.layers[1].weight": layer.weight}
+    given = {"layer(model.layers[0])": x, "model.layers[1].weight": layer.weight}
     given["model.layers[1].bias"] = layer.bias
     (mu,) = second.function(*(given[v.name] for v in graph.inputs(second)))
     np.testing.assert_allclose(mu, np.tanh(x) @ layer.weight + layer.bias, rtol=1e-14)
@@ -51,7 +51,7 @@ def test_mlp_is_the_textbook_network(setting):
 def test_cnn_is_the_textbook_network():
     p = problem("cnn", small=True)
     graph = layers_of(p.loss, p.model, p.inputs, p.target)
-    assert names(graph) == ["model.convs[0]", "model.convs[1]", "model.hidden"]
+    assert names(graph) == ["layer(model.convs[0])", "layer(model.convs[1])", "layer(model.hidden)"]
 
 
 @pytest.mark.parametrize("name", ["rnn", "rnn_scan"])
@@ -74,23 +74,23 @@ def test_transformer():
     p = problem("transformer", small=True)
     found = names(layers_of(p.loss, p.model, p.inputs, p.target))
     assert found == [
-        "model.embed",
-        "model.blocks[0].attention_norm",
-        "model.blocks[0].attention.query",
-        "model.blocks[0].attention.key",
-        "model.blocks[0].attention.value",
-        "model.blocks[0].attention.output",
-        "model.blocks[0].forward_norm",
-        "model.blocks[0].forward.expand",
-        "model.blocks[0].forward.contract",
-        "model.norm",
+        "layer(model.embed)",
+        "layer(model.blocks[0].attention_norm)",
+        "layer(model.blocks[0].attention.query)",
+        "layer(model.blocks[0].attention.key)",
+        "layer(model.blocks[0].attention.value)",
+        "layer(model.blocks[0].attention.output)",
+        "layer(model.blocks[0].forward_norm)",
+        "layer(model.blocks[0].forward.expand)",
+        "layer(model.blocks[0].forward.contract)",
+        "layer(model.norm)",
     ]
 
 
 def test_resnet18():
     p = problem("resnet18", small=True)
     found = names(layers_of(p.loss, p.model, p.inputs, p.target))
-    assert found[:2] == ["model.stem.conv", "model.stem.norm"]
+    assert found[:2] == ["layer(model.stem.conv)", "layer(model.stem.norm)"]
     assert len(found) == 37  # 20 convolutions and 20 normalisations; 3 of these join a shortcut's
 
 
@@ -314,5 +314,5 @@ def test_the_choice_is_shown():
     p = problem("mlp", small=True)
     text = repr(layers_of(p.loss, p.model, p.inputs, p.target))
     assert "2 value nodes, and the output, which is clamped" in text
-    assert "value node model.layers[1]" in text
+    assert "value node layer(model.layers[1])" in text
     assert "_layers.py" in text

@@ -323,7 +323,7 @@ def level(graph: Graph) -> LevelledGraph:
 
         print(dendrax.level(dendrax.trace(lambda x: x + jnp.sin(jnp.cos(x)), 1.0)))
         # -> LevelledGraph: 4 vertices, 4 of them with an error, in 4 levels
-        # ->   1 parameters, 4 edges, 2 delays (identity vertices) on 1 edges
+        # ->   1 parameter, 4 edges, 2 delays (identity vertices) on 1 edge
         # ->   S_0   add
         # ->   S_1   sin
         # ->   S_2   cos

@@ -108,6 +108,11 @@ def one_of(setting: str, value: Any, allowed: tuple[Any, ...]) -> None:
         )
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """``1 edge``, ``2 edges``, ``0 vertices``."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def nearest(word: Any, words: Iterable[str], most: int = 1) -> str:
     """A question, if some of the words, at ``most`` so many, are close; no word has none."""
     close = close_words(word, words, most)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from dendrax._errors import nearest
+from dendrax._errors import counted, nearest
 from dendrax._words import Vertices
 
 Kind = Literal["parameter", "data", "internal", "delay"]
@@ -223,14 +223,16 @@ class Graph(Pictured):
         counts = Counter(v.kind for v in self.vertices)
         silent = counts["internal"] + counts["delay"] - len(self.active)
         lines = [
-            f"Graph: {len(self)} vertices, {len(self.edges)} edges that carry errors",
-            f"  {counts['parameter']} parameters, {counts['data']} data, "
-            f"{len(self.active)} internal vertices with an error, {silent} without",
+            f"Graph: {counted(len(self), 'vertex', 'vertices')}, "
+            f"{counted(len(self.edges), 'edge')} that carry errors",
+            f"  {counted(counts['parameter'], 'parameter')}, {counts['data']} data, "
+            f"{counted(len(self.active), 'internal vertex', 'internal vertices')} with an error, "
+            f"{silent} without",
         ]
         if self.detail is not None:
             lines.append(
-                f"  grouped from {len(self.detail.graph)} operations: {len(self.nodes)} value "
-                "nodes, and the output, which is clamped"
+                f"  grouped from {counted(len(self.detail.graph), 'operation')}: "
+                f"{counted(len(self.nodes), 'value node')}, and the output, which is clamped"
             )
         return "\n".join([*lines, *_listing(self)])
 
@@ -296,8 +298,7 @@ def _reads(graph: Graph, v: Vertex) -> str:
     counts = Counter(source.kind for source in inputs)
     names = [source.name for source in inputs if source.kind == "internal"][:3]
     more = ["..."] if counts["internal"] > 3 else []
-    number = counts["parameter"]
-    leaves = [f"{number} parameter{'s' * (number > 1)}"] if number else []
+    leaves = [counted(counts["parameter"], "parameter")] if counts["parameter"] else []
     leaves += ["data"] if counts["data"] else []
     return f"reads {', '.join([*names, *more, *leaves])}  "
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from dendrax._errors import counted
 from dendrax._graph import Edge, Graph, Pictured, Port, Vertex
 from dendrax._local import identity
 
@@ -57,10 +58,11 @@ class LevelledGraph(Pictured):
     def __repr__(self) -> str:
         delayed = sum(delay > 0 for delay in self.delays.values())
         lines = [
-            f"LevelledGraph: {len(self.graph)} vertices, {len(self.level_of)} of them with an "
-            f"error, in {len(self.levels)} levels",
-            f"  {len(self.graph.parameters)} parameters, {len(self.graph.edges)} edges, "
-            f"{self.num_delays} delays (identity vertices) on {delayed} edges",
+            f"LevelledGraph: {counted(len(self.graph), 'vertex', 'vertices')}, "
+            f"{len(self.level_of)} of them with an error, in {counted(len(self.levels), 'level')}",
+            f"  {counted(len(self.graph.parameters), 'parameter')}, "
+            f"{counted(len(self.graph.edges), 'edge')}, {counted(self.num_delays, 'delay')} "
+            f"(identity vertices) on {counted(delayed, 'edge')}",
         ]
         for k, level in enumerate(self.levels[:12]):
             names = ", ".join(v.name for v in level[:6])

@@ -197,14 +197,14 @@ class _Grouping:
 
 
 def _owner(names: Sequence[str], all_names: Sequence[str]) -> str:
-    """``layers[0]`` for its weight and bias, if these are all it has; else ``layer(weight)``."""
+    """``layer(layers[0])`` for its weight and bias, if these are all it has; else the weight."""
     names = [name.removesuffix(".value") for name in names]  # of a variable in Flax NNX
     all_names = [name.removesuffix(".value") for name in all_names]
     owners = {re.sub(r"(\.\w+|\[[^\[\]]*\])$", "", name) for name in names}
     owner = min(owners)
     belonging = [name for name in all_names if name.startswith((f"{owner}.", f"{owner}["))]
     if len(owners) == 1 and set(belonging) == set(names):
-        return owner
+        return f"layer({owner})"
     return f"layer({names[0]})"
 
 

@@ -35,6 +35,11 @@ from dendrax.rules import ZIL, Rule, Timed
 # Where a quantity is: at a vertex (by index), or in the delay line on an edge.
 Place = int | Edge
 SHARED = -1  # at no vertex at all
+MOST_NAMES = 6  # of each sort, in a line of the table
+TRANSPORT = (
+    "(dmu/dx, the slope of a vertex's own function, counts as read at the vertex itself: "
+    "weight transport is not seen.)"
+)
 _SHARED: frozenset[Place] = frozenset({SHARED})
 
 
@@ -50,6 +55,18 @@ class Update:
     @property
     def local(self) -> bool:
         return not self.far
+
+    def listing(self) -> str:
+        """What it reads by name: the neighbourhood, then what is far away."""
+        near = [name for name in self.reads if name not in self.far]
+        parts = [_listed(near)] if near else []
+        parts += [f"far away: {_listed(self.far)}"] if self.far else []
+        return "; ".join(parts)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f", and {len(names) - MOST_NAMES} more" * (len(names) > MOST_NAMES)
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 @dataclass(frozen=True)
@@ -73,16 +90,21 @@ class Audit:
 
     def __str__(self) -> str:
         width = max([len(update.name) for update in self.updates] + [6])
-        lines = [f"{'update':<{width}}  {'of a':<10}  {'reads':>5}  local  far away"]
+        lines = [f"{'update':<{width}}  {'of a':<10}  local  reads"]
         for update in self.updates:
-            more = f", ... ({len(update.far)})" if len(update.far) > 3 else ""
-            lines.append(
-                f"{update.name:<{width}}  {update.kind:<10}  {len(update.reads):>5}  "
-                f"{'yes' if update.local else 'NO':<5}  {', '.join(update.far[:3])}{more}".rstrip()
-            )
+            answer = "yes" if update.local else "NO"
+            reads = f"{update.name:<{width}}  {update.kind:<10}  {answer:<5}  {update.listing()}"
+            lines.append(reads.rstrip())
+        return "\n".join([*lines, TRANSPORT, f"{self.rule}: {self.verdict}"])
+
+    @property
+    def verdict(self) -> str:
+        """In a few words."""
+        if self.local:
+            return "local"
         count = len(self.offenders)
-        verdict = "local" if self.local else f"NOT local: {count} updates read far-away vertices"
-        return "\n".join([*lines, f"{self.rule}: {verdict}"])
+        who = "1 update reads" if count == 1 else f"{count} updates read"
+        return f"NOT local: {who} what is far away"
 
     __repr__ = __str__
 
@@ -123,16 +145,17 @@ def audit(
 
         args = [jnp.ones((2, 2))] * 3, jnp.ones((3, 2))
         print(dendrax.audit(loss, *args, rule=dendrax.IL()))
-        # -> update       of a        reads  local  far away
-        # -> w[0]         parameter       3  yes
+        # -> update       of a        local  reads
+        # -> w[0]         parameter   yes    layer(w[0]), w[0], x
         # -> ...
         # -> IL(...): local
         print(dendrax.audit(loss, *args, rule=dendrax.BP()))
-        # -> update  of a        reads  local  far away
-        # -> w[0]    parameter       5  NO     dot_general_1, w[1], w[2]
-        # -> w[1]    parameter       3  NO     w[2]
-        # -> w[2]    parameter       1  yes
-        # -> BP(): NOT local: 2 updates read far-away vertices
+        # -> update  of a        local  reads
+        # -> w[0]    parameter   NO     dot_general, x; far away: dot_general_1, w[1], w[2]
+        # -> w[1]    parameter   NO     dot_general_1, tanh; far away: w[2]
+        # -> w[2]    parameter   yes    tanh_1
+        # -> (dmu/dx, ...
+        # -> BP(): NOT local: 2 updates read what is far away
         ```
     """
     check_rule(rule)
