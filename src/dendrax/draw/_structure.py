@@ -112,13 +112,21 @@ def modules_of(graph: Graph) -> list[tuple[str, ...]]:
 def labels_of(graph: Graph) -> list[str]:
     """The names of the vertices, without what all parameters have in common."""
     shared = _shared(graph)
-    steps = [_steps(v.name) for v in graph]
+    steps = [_steps(_plain(v.name, graph)) for v in graph]
     return [
         "".join(path[len(shared) :]).lstrip(".")
         if shared and len(path) > len(shared) and path[: len(shared)] == shared
         else "".join(path)
         for path in steps
     ]
+
+
+def _plain(name: str, graph: Graph) -> str:
+    """``layer(model.hidden)`` as ``model.hidden``, unless that is a parameter beside it."""
+    found = re.fullmatch(r"(.*/)?layer\((.*)\)(_\d+)?", name)
+    if found is None or any(found[2] == leaf.name for leaf in graph.parameters):
+        return name
+    return "".join(part or "" for part in found.groups())
 
 
 def _shared(graph: Graph) -> Path:
