@@ -1,5 +1,6 @@
 """Drawings and plots: what is in them, that they are files of their kind, and what is refused."""
 
+import pickle
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from matplotlib.figure import Figure
 
 import dendrax
 from dendrax import IL, ZIL, draw
@@ -158,6 +160,20 @@ def test_wrong_input(figure_1, tmp_path, monkeypatch):
 # ---- plots ---------------------------------------------------------------------------------------
 
 
+def test_plots_show_themselves_in_a_notebook(layers):
+    graph, target = layers
+    result = dendrax.run(graph, IL(num_steps=2), target=target, record=("energy", "epsilon"))
+    for plot in (draw.energy, draw.wave, draw.traces, draw.compare):
+        figure = plot(result)
+        assert isinstance(figure, Figure)
+        picture, size = figure._repr_png_()
+        assert picture.startswith(b"\x89PNG")
+        assert size == {"width": 560, "height": 340}
+        dots = int.from_bytes(picture[16:20]), int.from_bytes(picture[20:24])
+        assert dots == (1120, 680)  # a fine screen has two for each
+    assert type(pickle.loads(pickle.dumps(figure))) is type(figure)
+
+
 def test_the_wave_is_a_diagonal_with_exact_zeros_ahead(layers):
     graph, target = layers
     for record in ("statistics", "epsilon"):
@@ -194,6 +210,25 @@ def test_distances_say_what_is_exact(tmp_path):
     draw.distances(found[0], tmp_path / "one.svg")
 
 
+def test_zero_has_a_place_of_its_own():
+    p = problem("mlp", small=True)
+    exact, apart = (
+        dendrax.check(p.loss, p.model, p.inputs, p.target, rule=rule) for rule in (ZIL(), IL(5))
+    )
+    left, right = draw.distances([exact, apart]).axes
+    assert (left.get_xscale(), right.get_xscale()) == ("linear", "log")
+    assert [label.get_text() for label in left.get_xticklabels()] == ["0"]
+    relative = [row.distance / row.norm for row in apart.rows]
+    zeros, nowhere = np.zeros(len(relative)), np.full(len(relative), np.nan)
+    places = [[line.get_xdata() for line in axes.get_lines()[-2:]] for axes in (left, right)]
+    np.testing.assert_array_equal(places, [[zeros, nowhere], [nowhere, relative]])
+    assert right.get_xlim()[0] < min(relative) and max(relative) < right.get_xlim()[1]
+    (whole,) = draw.distances(apart).axes  # nothing is 0, so nothing is broken
+    assert whole.get_xscale() == "log"
+    (whole,) = draw.distances(exact).axes
+    assert whole.get_xscale() == "linear"
+
+
 def test_the_same_plot_is_the_same_file(layers, tmp_path):
     graph, target = layers
     result = dendrax.run(graph, IL(num_steps=3), target=target, record="energy")
@@ -213,8 +248,12 @@ def test_plots_of_what_was_not_recorded(layers):
     with pytest.raises(TypeError, match=r"expected a Result, got int"):
         draw.energy(3)
     recorded = dendrax.run(graph, IL(num_steps=2), target=target, record="epsilon")
-    with pytest.raises(ValueError, match=r"nothing was recorded for \['nobody'\]"):
+    with pytest.raises(
+        ValueError, match=r"nothing was recorded for \['nobody'\].\n *Vertices with"
+    ):
         draw.traces(recorded, "nobody")
+    with pytest.raises(ValueError, match=r"for \['outptu'\]. Did you mean 'output'\?"):
+        draw.traces(recorded, "outptu")
     with pytest.raises(TypeError, match=r"draw.distances: expected certificates, got none"):
         draw.distances([])
     with pytest.raises(TypeError, match=r"expected certificates, got Result"):
@@ -262,6 +301,24 @@ def test_negative_energies_are_seen():
     assert axes.get_yscale() == "symlog"
     np.testing.assert_allclose(lines(axes.figure)["total"].get_ydata(), result.energy)
     assert draw.compare(result).axes[0].get_yscale() == "symlog"
+
+
+def test_energies_are_on_a_log_scale_unless_somebody_wants_another(layers):
+    graph, target = layers
+    result = dendrax.run(graph, IL(num_steps=3), target=target, record="energy")
+    for plot in (draw.energy, draw.compare):
+        axes = plot(result).axes[0]
+        assert (axes.get_yscale(), axes.get_ylabel()) == ("log", "energy (log scale)")
+        axes = plot(result, scale="linear").axes[0]
+        assert (axes.get_yscale(), axes.get_ylabel()) == ("linear", "energy")
+        with pytest.raises(ValueError, match=r"scale='lin' is not known. Did you mean 'linear'"):
+            plot(result, scale="lin")
+    shares = lines(draw.energy(result, scale="linear"))["level 1"].get_ydata()
+    assert shares[0] == 0.0  # at the start only the output has an error; a log scale has no place
+    guess = dendrax.run(graph, IL(num_steps=2)).output
+    nothing = dendrax.run(graph, IL(num_steps=2), target=guess, record="energy")
+    assert not np.any(nothing.energy)
+    assert draw.energy(nothing).axes[0].get_yscale() == "linear"
 
 
 def test_the_energies_of_all_levels_add_up():

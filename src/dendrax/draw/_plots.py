@@ -14,12 +14,21 @@ import jax
 import numpy as np
 
 from dendrax import _compat
-from dendrax._errors import complain, public
+from dendrax._errors import complain, nearest, one_of, public
 from dendrax._gradient import Record, Result
 from dendrax._graph import Graph, Vertex
 from dendrax._level import level_graph
+from dendrax._words import SCALES, Scale
 from dendrax.certify import Certificate
-from dendrax.draw._figures import Curve, finish, new_figure, paint_curves, paint_wave, ramp
+from dendrax.draw._figures import (
+    Curve,
+    finish,
+    new_figure,
+    paint_curves,
+    paint_wave,
+    ramp,
+    zero_and_log_axes,
+)
 from dendrax.draw._record import emitted_ports, statistics_of
 from dendrax.draw._structure import rule_text, shortened
 
@@ -28,10 +37,14 @@ MOST_TRACES = 10  # as many as there are colours
 
 
 @public("dendrax.draw.energy")
-def energy(result: Result, path: str | os.PathLike[str] | None = None) -> Any:
+def energy(
+    result: Result, path: str | os.PathLike[str] | None = None, *, scale: Scale = "auto"
+) -> Any:
     """Plot the energy over time: in total, and the share of each level (of the upper twelve).
 
-    **Arguments:** `result`: from `dendrax.run(..., record="energy")`; `path`: where to save it.
+    **Arguments:** `result`: from `dendrax.run(..., record="energy")`; `path`: where to save it;
+    `scale`: `"log"`, which leaves out what is not positive, or `"linear"`. `"auto"` is logarithmic,
+    on both sides of 0 if an energy is negative, as that of a negative loss is.
 
     **Returns:** a matplotlib figure.
 
@@ -46,6 +59,7 @@ def energy(result: Result, path: str | os.PathLike[str] | None = None) -> Any:
         dendrax.draw.energy(result, "energy.svg")
         ```
     """
+    one_of("scale", scale, SCALES)
     total = _energy(result)
     figure, axes = new_figure()
     shares = _by_level(result)
@@ -57,7 +71,7 @@ def energy(result: Result, path: str | os.PathLike[str] | None = None) -> Any:
     ]
     if rest:
         curves.append(Curve(f"{len(rest)} more levels", np.sum(rest, axis=0), 1.0, "#b0b0b0"))
-    paint_curves(axes, [*curves, Curve("total", total, 2.2, "#111111")], "energy")
+    paint_curves(axes, [*curves, Curve("total", total, 2.2, "#111111")], "energy", scale)
     axes.set_title(rule_text(result.rule))
     return finish(figure, axes, path)
 
@@ -143,10 +157,12 @@ def traces(
         chosen = [v.name if isinstance(v, Vertex) else v for v in several]
         unknown = [name for name in chosen if name not in sizes]
         if unknown:
+            near = "".join(nearest(name, sizes, most=3) for name in unknown)
+            more = f", and {len(sizes) - 8} more" * (len(sizes) > 8)
             raise complain(
                 ValueError,
-                f"nothing was recorded for {unknown}.",
-                remedy=f"Vertices with an error: {', '.join(list(sizes)[:8])}, ...",
+                f"nothing was recorded for {unknown}.{near}",
+                remedy=f"Vertices with an error: {', '.join(list(sizes)[:8])}{more}.",
             )
     figure, axes = new_figure()
     curves = [Curve(shortened(name, 30), sizes[name], 1.5) for name in chosen]
@@ -159,11 +175,13 @@ def traces(
 def compare(
     results: Result | Iterable[Result] | Mapping[str, Result],
     path: str | os.PathLike[str] | None = None,
+    *,
+    scale: Scale = "auto",
 ) -> Any:
     """Plot the energies of several rules over time.
 
     **Arguments:** `results`: from `dendrax.run(..., record="energy")`, or a dictionary of them with
-    the names to show; `path`: where to save it.
+    the names to show; `path`: where to save it; `scale`: as for `dendrax.draw.energy`.
 
     **Returns:** a matplotlib figure.
 
@@ -178,10 +196,11 @@ def compare(
         dendrax.draw.compare([dendrax.run(graph, rule, record="energy") for rule in rules])
         ```
     """
+    one_of("scale", scale, SCALES)
     named = _named(results)
     figure, axes = new_figure(height=max(3.4, 0.2 * len(named)))
     curves = [Curve(name, _energy(result), 1.8) for name, result in named]
-    paint_curves(axes, curves, "energy")
+    paint_curves(axes, curves, "energy", scale)
     return finish(figure, axes, path)
 
 
@@ -194,7 +213,8 @@ def distances(
     **Arguments:** `certificates`: one from `dendrax.check`, or several, of the same function with
     different rules; `path`: where to save it.
 
-    **Returns:** a matplotlib figure. Exact zeros are in the green band.
+    **Returns:** a matplotlib figure. Distances of exactly 0 have a place of their own, left of
+    where the axis is broken.
 
     !!! example
 
@@ -213,21 +233,21 @@ def distances(
     several = [certificates] if isinstance(certificates, Certificate) else list(certificates)
     _check_certificates(several)
     relative = [[row.distance / (row.norm or 1.0) for row in c.rows] for c in several]
-    positive = [value for values in relative for value in values if 0 < value < np.inf]
-    floor = min(positive, default=1e-16) / 10
     names = [shortened(row.name, 28) for row in several[0].rows]
-    figure, axes = new_figure(height=1.6 + 0.24 * len(names))
-    axes.set(xscale="log", xlabel="distance to backpropagation's gradient, relative")
-    axes.set_xlim(floor / 3, 3 * max(positive, default=100 * floor))
+    figure, left, right = zero_and_log_axes(np.ravel(relative), height=1.6 + 0.24 * len(names))
     for k, (certificate, values) in enumerate(zip(several, relative, strict=True)):
         places = np.arange(len(values)) + 0.16 * (k - (len(several) - 1) / 2)
         name = rule_text(certificate.rule) + _remark(certificate, values)
-        axes.plot(np.maximum(values, floor), places, "o", ms=5, label=name)
-    axes.set_yticks(range(len(names)), names, fontsize=8, parse_math=False)
-    axes.invert_yaxis()
-    axes.axvspan(floor / 3, floor * 2, color="#e4f4e8", lw=0)
-    figure.legend(loc="outside upper center", frameon=False, fontsize=8, ncols=2)
-    return finish(figure, axes, path, legend=False)
+        for axes in dict.fromkeys((left, right)):
+            here = (np.equal(values, 0) == (axes is left)) | (left is right)
+            shown = np.where(here, values, np.nan)
+            axes.plot(shown, places, "o", ms=5, color=f"C{k}", label=name)
+    right.set_xlabel("distance to backpropagation's gradient, relative")
+    left.set_yticks(range(len(names)), names, fontsize=8, parse_math=False)
+    left.invert_yaxis()
+    marks = left.get_legend_handles_labels()
+    figure.legend(*marks, loc="outside upper center", frameon=False, fontsize=8, ncols=2)
+    return finish(figure, left, path, legend=False)
 
 
 def _check_certificates(several: Sequence[Any]) -> None:
