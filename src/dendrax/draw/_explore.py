@@ -22,6 +22,7 @@ from dendrax._level import LevelledGraph
 from dendrax._network import Clamp
 from dendrax._words import Vertices
 from dendrax.draw._file import check_writable, write
+from dendrax.draw._notebook import show_page
 from dendrax.draw._record import (
     MAX_CODES,
     QUANTITIES,
@@ -83,7 +84,8 @@ def explore(
     - `path`: the file to write.
     - `title`: by default the function's name.
 
-    **Returns:** the path of the page.
+    **Returns:** the path of the page. In a notebook the page is displayed, too, and its path
+    printed.
 
     !!! example
 
@@ -106,7 +108,9 @@ def explore(
     check_writable(path)
     chosen = vertices or ("layer" if any(r.vertices == "layer" for r in rules) else "primitive")
     graph = trace(fun, *args, argnums=argnums, has_aux=has_aux, vertices=chosen)
-    return write(path, _explorer_page(graph, rules, target, title or _name_of(fun)).encode())
+    page = write(path, _explorer_page(graph, rules, target, title or _name_of(fun)).encode())
+    show_page(page)
+    return page
 
 
 def _name_of(fun: Any) -> str:
