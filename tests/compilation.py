@@ -46,6 +46,7 @@ QUICK = (
     "test_contraction.py",
     "test_convolution.py",
     "test_dynamics.py",
+    "test_records.py",
     "test_relax.py",
     "test_relax_results.py",
     "test_vertices.py",

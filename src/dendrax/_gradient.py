@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,55 +17,21 @@ from dendrax._dynamics import run_dynamics
 from dendrax._equations import prediction_error
 from dendrax._errors import complain, warn
 from dendrax._flatten import flatten
-from dendrax._graph import Edge, Graph, Port, Vertex
+from dendrax._graph import Edge, Graph, Port
 from dendrax._level import LevelledGraph, contract_graph, level_graph
 from dendrax._network import Clamp, constant_error, evaluate
+from dendrax._records import Record, Recorded
 from dendrax._relax import Outcome, Relaxation, run_relaxation
+from dendrax._tables import html_table
 from dendrax._vertices import with_vertices
 from dendrax._wavefront import Tape, port, record, send_back
 from dendrax._words import QUANTITIES, Vertices
 from dendrax.rules import Rule, Timed
 
-
-class Moment(Mapping[Any, Any]):
-    """A quantity at one time, by vertex (or its name, or its index)."""
-
-    def __init__(self, graph: Graph, values: dict[Port, Any], t: int | slice):
-        self._graph, self._values, self._t = graph, values, t
-
-    def __getitem__(self, key: Vertex | str | int) -> Any:
-        try:
-            vertex = self._graph[key.name if isinstance(key, Vertex) else key]
-        except IndexError:
-            raise KeyError(f"the graph has no vertex {key}") from None
-        ports = [Port(vertex.index, o) for o in range(len(vertex.outputs))]
-        values = tuple(self._values[port][self._t] for port in ports if port in self._values)
-        if not values:
-            raise KeyError(f"{key!r} has no error, so nothing was recorded for it")
-        return values[0] if len(values) == 1 else values
-
-    def __iter__(self) -> Iterator[Vertex]:
-        return iter(dict.fromkeys(self._graph[port.vertex] for port in self._values))
-
-    def __len__(self) -> int:
-        return len({port.vertex for port in self._values})
-
-
-class Record(Sequence[Moment]):
-    """A quantity over time: ``record[t][vertex]``; ``record[:][vertex]`` has time as first axis."""
-
-    def __init__(self, graph: Graph, values: dict[Port, Any], num_steps: int):
-        self.graph, self._values, self._num_steps = graph, values, num_steps
-
-    def __getitem__(self, t: Any) -> Any:
-        if not isinstance(t, slice):
-            t = operator.index(t)
-            if not _compat.is_tracer(self._num_steps) and not -len(self) <= t < len(self):
-                raise IndexError(f"time {t} was not recorded; there are {len(self)} time steps")
-        return Moment(self.graph, self._values, t)
-
-    def __len__(self) -> int:
-        return self._num_steps
+NO_GRADIENT = (
+    "None, because nothing was clamped: there is no target, and the output is not a scalar loss. "
+    "Write dendrax.run(..., target=...), or trace a function that returns a scalar loss."
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,10 +40,12 @@ class Result:
 
     - ``output``: the function's result by the forward pass (for a prediction by inference: where
       the value nodes of the output have arrived).
-    - ``gradient``: ∂F/∂ζ, a tree like the differentiated arguments; ``None`` for a prediction.
+    - ``gradient``: ∂F/∂ζ, a tree like the differentiated arguments; ``None`` for a prediction,
+      which is what a run is without a target, unless the output is a scalar loss.
     - ``energy``, ``energies``, ``x``, ``mu``, ``epsilon``: what was asked to be recorded;
       ``energy[t]``, and ``epsilon[t][vertex]`` for the others. (``"energy"`` brings both
-      ``energy`` and ``energies``, its share by vertex.)
+      ``energy`` and ``energies``, its share by vertex.) What was not raises an
+      ``AttributeError`` that says how to record it, so ``hasattr(result, "energy")`` asks for it.
     - ``statistics``: for models whose records would be too large: ``statistics[t][vertex]`` are the
       root mean squares of error, value and prediction. ``waiting[edge][t]`` has those of the errors
       in a delay line, the place next to the source first.
@@ -94,13 +61,13 @@ class Result:
 
     output: Any
     gradient: Any
-    energy: Any = None
-    energies: Record | None = None
-    x: Record | None = None
-    mu: Record | None = None
-    epsilon: Record | None = None
-    statistics: Record | None = None
-    waiting: Mapping[Edge, Any] | None = None
+    energy: Recorded[Any] = Recorded()
+    energies: Recorded[Record] = Recorded()
+    x: Recorded[Record] = Recorded()
+    mu: Recorded[Record] = Recorded()
+    epsilon: Recorded[Record] = Recorded()
+    statistics: Recorded[Record] = Recorded()
+    waiting: Recorded[Mapping[Edge, Any]] = Recorded()
     num_steps: Any = 0
     converged: Any = None
     rule: Rule | None = None
@@ -125,18 +92,40 @@ class Result:
         return ""
 
     def __repr__(self) -> str:
-        traced = any(map(_compat.is_tracer, jax.tree.leaves((self.output, self.gradient))))
-        lines = [f"Result of {self.rule}: {self.num_steps} steps"]
-        if not traced and self.descent is not None:
+        lines = [f"  {name}{' ' if name == 'energy' else ': '}{text}" for name, text in self._facts]
+        return "\n".join([self._title, *lines, *(f"  {remark}" for remark in self._remarks)])
+
+    def _repr_html_(self) -> str:
+        return html_table(self._title, (), self._facts, below=" ".join(self._remarks))
+
+    @property
+    def _title(self) -> str:
+        return f"Result of {self.rule}: {self.num_steps} steps"
+
+    @property
+    def _traced(self) -> bool:
+        return any(map(_compat.is_tracer, jax.tree.leaves((self.output, self.gradient))))
+
+    @property
+    def _facts(self) -> list[tuple[str, str]]:
+        """What there is to say, by name."""
+        facts = []
+        if not self._traced and self.descent is not None:
             start, end, _ = self.descent.ends
-            lines.append(f"  energy {start:.6g} -> {end:.6g}")
-        if not traced and self.converged is not None:
-            lines.append(f"  converged: {bool(self.converged)}")
-        recorded = [name for name in QUANTITIES if getattr(self, name) is not None]
-        lines += [f"  recorded: {', '.join(recorded)}"] * bool(recorded)
-        if traced:
-            return "\n".join([*lines, "  (inside jax.jit: the numbers are not known yet)"])
-        return "\n".join(lines + [f"  {self.advice}"] * bool(self.advice))
+            facts.append(("energy", f"{start:.6g} -> {end:.6g}"))
+        if not self._traced and self.converged is not None:
+            facts.append(("converged", str(bool(self.converged))))
+        if recorded := [name for name in QUANTITIES if hasattr(self, name)]:
+            facts.append(("recorded", ", ".join(recorded)))
+        if self.gradient is None:
+            facts.append(("gradient", NO_GRADIENT))
+        return facts
+
+    @property
+    def _remarks(self) -> list[str]:
+        if self._traced:
+            return ["(inside jax.jit: the numbers are not known yet)"]
+        return [self.advice] if self.advice else []
 
 
 @dataclass(frozen=True, eq=False)

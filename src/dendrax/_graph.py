@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from dendrax._errors import counted, nearest
+from dendrax._tables import html_text
 from dendrax._words import Vertices
 
 Kind = Literal["parameter", "data", "internal", "delay"]
@@ -90,6 +91,10 @@ class Pictured:
             importlib.import_module("dendrax.draw")
         draw = type(self).picture
         return None if draw is None else draw(self)
+
+    def _repr_html_(self) -> str | None:
+        """Its text, if it is too large for a picture."""
+        return html_text(repr(self)) if self._repr_svg_() is None else None
 
 
 @dataclass(frozen=True, eq=False)

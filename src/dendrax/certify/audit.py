@@ -28,6 +28,7 @@ from dendrax._graph import Edge, Graph, Port
 from dendrax._level import level_graph
 from dendrax._network import Clamp, Network, evaluate, wire
 from dendrax._relax import Relaxation
+from dendrax._tables import html_table
 from dendrax._vertices import Group
 from dendrax._words import Vertices
 from dendrax.rules import ZIL, Rule, Timed
@@ -107,6 +108,20 @@ class Audit:
         return f"NOT local: {who} what is far away"
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                update.name,
+                update.kind,
+                str(len(update.reads)),
+                "yes" if update.local else "NO",
+                ", ".join(update.far),
+            )
+            for update in self.updates
+        ]
+        verdict = "\n".join(str(self).splitlines()[len(rows) + 1 :])  # what stands below the table
+        return html_table("", ("update", "of a", "reads", "local", "far away"), rows, below=verdict)
 
 
 @public("dendrax.audit")

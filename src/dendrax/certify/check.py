@@ -13,6 +13,7 @@ import numpy as np
 from dendrax._api import value_and_grad
 from dendrax._call import flatten_models, without_aux
 from dendrax._errors import public
+from dendrax._tables import html_table
 from dendrax._words import Vertices
 from dendrax.rules import ZIL, Rule
 
@@ -66,6 +67,20 @@ class Certificate:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        headings = ("parameter", "type", "|gradient|", "distance", "exact")
+        rows = [
+            (
+                row.name,
+                f"{row.dtype}[{','.join(map(str, row.shape))}]",
+                f"{row.norm:.4g}",
+                f"{row.distance:.4g}",
+                "yes" if row.exact else "NO",
+            )
+            for row in self.rows
+        ]
+        return html_table("", headings, rows, below=str(self).splitlines()[-1])
 
 
 @public("dendrax.check")

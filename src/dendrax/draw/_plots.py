@@ -15,9 +15,10 @@ import numpy as np
 
 from dendrax import _compat
 from dendrax._errors import complain, nearest, one_of, public
-from dendrax._gradient import Record, Result
+from dendrax._gradient import Result
 from dendrax._graph import Graph, Vertex
 from dendrax._level import level_graph
+from dendrax._records import Record
 from dendrax._words import SCALES, Scale
 from dendrax.certify import Certificate
 from dendrax.draw._figures import (
@@ -304,7 +305,7 @@ def _recorded(result: Result, name: str) -> Any:
             f"expected a Result, got {type(result).__name__}.",
             remedy="Make one with dendrax.run(graph, rule, record=...).",
         )
-    found = getattr(result, name)
+    found = getattr(result, name, None)
     if found is None:
         raise complain(
             ValueError,
@@ -324,7 +325,7 @@ def _recorded(result: Result, name: str) -> Any:
 
 def _errors(result: Result) -> tuple[Record, dict[str, np.ndarray]]:
     """The root mean square of each vertex's error over time, from whatever was recorded."""
-    if getattr(result, "epsilon", None) is not None:
+    if hasattr(result, "epsilon"):
         record = _recorded(result, "epsilon")
         return record, {v.name: _rms(e) for v, e in record[:].items()}
     record = _recorded(result, "statistics")

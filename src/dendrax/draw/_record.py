@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dendrax._arrivals import arrivals
-from dendrax._gradient import Record, Result
+from dendrax._gradient import Result
 from dendrax._graph import Edge, Graph, Port, Vertex
 from dendrax._level import LevelledGraph
 from dendrax._network import Clamp
+from dendrax._records import Record
 from dendrax.draw._structure import learning_times, rule_text
 from dendrax.rules import Rule
 
@@ -143,7 +144,6 @@ def _kept_times(count: int, rows: int, budget: int) -> np.ndarray:
 
 def _sizes(result: Result, slots: Sequence[Vertex]) -> np.ndarray:
     """Rows: the error of every slot, then the values, then the predictions."""
-    assert result.statistics is not None
     tables = [statistics_of(result.statistics, v.name) for v in slots]
     return np.concatenate(list(np.moveaxis(np.stack(tables), 2, 0)))
 
@@ -173,11 +173,10 @@ def emitted_ports(graph: Graph, v: Vertex) -> list[Port]:
 def _waiting(result: Result, levelled: LevelledGraph) -> np.ndarray:
     """Rows: the places of each delay line, as `delay_lines` counts them; none without delays."""
     delays = {edge: delay for edge, delay in levelled.delays.items() if delay}
-    if result.waiting:
-        return np.concatenate([np.asarray(result.waiting[edge], np.float64).T for edge in delays])
+    if waiting := getattr(result, "waiting", None):
+        return np.concatenate([np.asarray(waiting[edge], np.float64).T for edge in delays])
     if not delays or not getattr(result.rule, "levelled", False):
         return np.zeros((0, 0))
-    assert result.statistics is not None
     record = result.statistics
     return np.stack([statistics_of(record, v)[:, 0] for v in _written_delays(levelled)])
 
