@@ -10,6 +10,7 @@ import pytest
 
 import dendrax
 from dendrax.draw import _notebook
+from tests.draw.browser import wait_until
 
 
 @pytest.fixture
@@ -57,3 +58,21 @@ def test_a_large_page_is_named_not_copied(kernel, tmp_path, capsys, monkeypatch)
     monkeypatch.chdir(tmp_path / "below")
     page(tmp_path / "page.html")  # where a notebook's server cannot reach it
     assert len(kernel.shown) == 1 and capsys.readouterr().out.endswith("page.html\n")
+
+
+def test_the_frame_works_in_a_browser(chromium, tmp_path):
+    path, around = page(tmp_path / "page.html"), tmp_path / "around.html"
+    for most in (_notebook.MOST_EMBEDDED, 0):  # the page itself, or its path
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_notebook, "MOST_EMBEDDED", most)
+            patch.chdir(tmp_path)
+            around.write_text(f"<!doctype html><body>{_notebook.page_frame(path)}")
+        tab, troubles = chromium.new_page(), []
+        tab.on("pageerror", lambda error, troubles=troubles: troubles.append(str(error)))
+        tab.goto(around.as_uri())
+        frame = tab.frames[1]
+        wait_until(frame, "document.body.dataset.ready === 'yes'")
+        frame.click("#play")
+        wait_until(frame, "explorer.state.time > 0")
+        assert not troubles
+        tab.close()
