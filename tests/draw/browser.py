@@ -1,6 +1,13 @@
 """What the tests of the explorer's page do in the browser, and what they see there."""
 
 
+def open_all(page):
+    """Opens all modules and draws every parameter, as pages do not at first."""
+    page.evaluate("explorer.collapseAll(0)")
+    page.evaluate("explorer.state.parameters || explorer.toggle('parameters')")
+    return page
+
+
 def state(page, name):
     return page.evaluate(f"explorer.state.{name}")
 

@@ -12,6 +12,7 @@ import pytest
 import dendrax
 from dendrax import IL, ZIL
 from dendrax.models import problem
+from tests.draw.browser import open_all
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FOUND = [os.environ.get("DENDRAX_CHROMIUM"), *map(shutil.which, NAMES)]
@@ -88,4 +89,4 @@ def pages(tmp_path_factory):
 
 @pytest.fixture
 def mlp(visit, pages):
-    return visit(pages("mlp", ZIL(), IL(num_steps=12)))
+    return open_all(visit(pages("mlp", ZIL(), IL(num_steps=12))))

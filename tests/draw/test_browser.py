@@ -4,7 +4,7 @@ import jax.numpy as jnp
 
 import dendrax
 from dendrax import IL, ZIL
-from tests.draw.browser import click, focus, index_of, picture, state, wait_until
+from tests.draw.browser import click, focus, index_of, open_all, picture, state, wait_until
 
 # ---- time ----------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ def test_keys(mlp):
 
 
 def test_modules_collapse_and_open(visit, pages):
-    page = visit(pages("fc_resnet", ZIL()))
+    page = open_all(visit(pages("fc_resnet", ZIL())))
     count = page.evaluate("explorer.scene.blocks.length")
     page.select_option("#depth", "1")
     assert page.evaluate("explorer.scene.blocks.length") < count
@@ -195,7 +195,7 @@ def test_modules_collapse_and_open(visit, pages):
 
 
 def test_delays_are_written_out_and_collapsed(visit, pages):
-    page = visit(pages("fc_resnet", ZIL()))
+    page = open_all(visit(pages("fc_resnet", ZIL())))
     flat = picture(page)
     page.click("#delays")
     assert page.get_attribute("#delays", "aria-pressed") == "true" and picture(page) != flat
@@ -299,6 +299,7 @@ def test_a_phone(visit, pages):
         has_touch=True,
         is_mobile=True,
     )
+    open_all(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     index = index_of(page, "model.layers[1].weight")
     x, y = page.evaluate(f"Object.values(explorer.panes[0].screen({index}))")

@@ -117,7 +117,11 @@ def test_behind_a_wave_of_arrivals_nothing_is_known(visit, tmp_path, monkeypatch
         page.evaluate(f"explorer.setTime({t})")
         shown.append(facts(page)["largest error"])
     assert shown[0] == "0" and shown[3] == "–" and all(float(text) > 0 for text in shown[1:3])
-    assert "Energy over time: not computed" in written(page)
+    texts = written(page)  # the energy is not known either, but what the wave carries is
+    assert "Energy over time: ½ Σ ε² where the wave is (log axis)" in texts
+    assert not any("not computed" in text for text in texts)
+    carried = page.evaluate("explorer.data.runs[0].energy")
+    assert carried[0] == 0.5 and len(carried) == page.evaluate("explorer.lastTime()") + 1
 
 
 # ---- large and wicked ----------------------------------------------------------------------------

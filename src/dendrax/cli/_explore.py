@@ -33,7 +33,7 @@ def run(
 ) -> None:
     """Write the page, say where it is, and open it if asked to."""
     console = Console(stderr=True, highlight=False)
-    with speaking(console, NOT_TRACED), console.status("tracing, running and recording"):
+    with speaking(console, NOT_TRACED):  # `explore` itself shows how far it is
         chosen = tuple(_rule(text) for text in rules)
         found = find_function(spec, arguments)
         clamped = None if target is None else evaluated(target, found.names, "--target")

@@ -14,7 +14,10 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from dendrax._api import check_rule, level, run, trace
+from dendrax._arrivals import size
 from dendrax._errors import complain, public
 from dendrax._gradient import Result, clamp_for, flat_target
 from dendrax._graph import Edge, Graph, Vertex
@@ -23,6 +26,7 @@ from dendrax._network import Clamp
 from dendrax._words import Vertices
 from dendrax.draw._file import check_writable, write
 from dendrax.draw._notebook import show_page
+from dendrax.draw._progress import Progress
 from dendrax.draw._record import (
     MAX_CODES,
     QUANTITIES,
@@ -40,6 +44,7 @@ from dendrax.draw._structure import (
     local_text,
     modules_of,
     rows_of,
+    rule_text,
     shape_text,
     source_of,
     type_text,
@@ -121,23 +126,38 @@ def _name_of(fun: Any) -> str:
 
 def _explorer_page(graph: Graph, rules: Sequence[Rule], target: Any, title: str) -> str:
     levelled, clamp = level(graph), _checked_clamp(graph, target)
-    slots = list(graph.active)
-    if not slots:
+    if not graph.active:
         raise complain(
             ValueError,
             "no parameter reaches the output, so there is no error to show.",
             remedy="Name the arguments that learn with argnums=.",
         )
     budget = MAX_CODES // len(rules)
-    tracks = []
-    for rule in rules:
-        large = len(slots) > MOST_DYNAMICS or is_too_large(levelled, slots, budget=budget)
-        if large and isinstance(rule, ZIL) and rule.is_wave:
-            tracks.append(track_wave(rule, levelled, slots, clamp))
-        else:
-            result = run(graph, rule, target=target, record=("energy", "statistics"))
-            tracks.append(track(result, levelled, slots, budget=budget))
-    return _page_of(levelled, tracks, title)
+    with Progress("dendrax.explore") as bar:
+        tracks = [_tracked(levelled, rule, target, clamp, budget, bar) for rule in rules]
+        bar.begin("writing")
+        return _page_of(levelled, tracks, title)
+
+
+def _tracked(
+    levelled: LevelledGraph, rule: Rule, target: Any, clamp: Clamp, budget: int, bar: Progress
+) -> Track:
+    """What a rule does, by its dynamics; of a large graph as the wave arrives."""
+    graph, slots = levelled.graph, list(levelled.graph.active)
+    large = len(slots) > MOST_DYNAMICS or is_too_large(levelled, slots, budget=budget)
+    if not (large and isinstance(rule, ZIL) and rule.is_wave):
+        bar.begin(f"compiling and running {rule_text(rule)}")
+        result = run(graph, rule, target=target, record=("energy", "statistics"))
+        return track(result, levelled, slots, budget=budget)
+
+    def measure(array: Any) -> float:
+        bar.advance()
+        return size(array)
+
+    ports = sum(len(graph.flow.emitted[v.index]) for v in slots)
+    messages = sum(len(graph.flow.received[v.index]) for v in slots)
+    bar.begin(f"following the wave of {rule_text(rule)}", 2 * ports + messages)
+    return track_wave(rule, levelled, slots, clamp, measure)
 
 
 def page_of_results(graph: Graph, results: Sequence[Result], title: str) -> str:
@@ -182,7 +202,8 @@ def _payload(
                 "rule": one.rule,
                 "learns": one.learns,
                 "times": one.times.tolist(),
-                "energy": [_rounded(value) for value in one.energy.tolist()],
+                "energy": _all_rounded(one.energy),
+                "layers": {name: _all_rounded(shares) for name, shares in one.layers.items()},
                 "offset": offset,
                 "delayed": one.delayed,
                 "wave": one.wave,
@@ -226,6 +247,10 @@ def _vertex(levelled: LevelledGraph, v: Vertex) -> dict[str, Any]:
         "code": source.code,
         "local": local_text(v, levelled.graph),
     }
+
+
+def _all_rounded(values: np.ndarray) -> list[float | None]:
+    return [_rounded(value) for value in values.tolist()]
 
 
 def _rounded(value: float) -> float | None:

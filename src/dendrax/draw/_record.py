@@ -6,25 +6,26 @@ place in a delay line), one column per time; of a record that is too large only 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dendrax._arrivals import arrivals
+from dendrax._arrivals import arrivals, size
 from dendrax._gradient import Result
 from dendrax._graph import Edge, Graph, Port, Vertex
 from dendrax._level import LevelledGraph
 from dendrax._network import Clamp
 from dendrax._records import Record
-from dendrax.draw._structure import learning_times, rule_text
+from dendrax.draw._structure import labels_of, learning_times, modules_of, rule_text
 from dendrax.rules import Rule
 
 QUANTITIES = ("error", "x", "mu")
 STEPS = 65532  # between the smallest and the largest; even, so that 1 has a code of its own
 LOST = 65535  # the code of what is not finite
 MAX_CODES = 800_000  # of a page; two bytes each
+MOST_LAYERS = 10  # curves of energy
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,9 @@ class Track:
     - ``rule``: in words.
     - ``learns``: when each parameter does, in words.
     - ``times``: those that were kept.
-    - ``energy``: at these times.
+    - ``energy``: at these times; of arrivals, half the squared errors of the level that the wave is
+      at, since nobody has computed the energy behind it.
+    - ``layers``: the share of each layer in the energy, by name.
     - ``sizes``: rows of quantities and of places in delay lines, columns of times.
     - ``delayed``: whether the rule waits in the delays.
     - ``wave``: whether the error takes one level per time step.
@@ -51,6 +54,7 @@ class Track:
     wave: bool
     note: str
     arrivals: bool = False
+    layers: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
 
 
 def track(
@@ -78,7 +82,28 @@ def track(
         delayed=bool(len(waiting)),
         wave=bool(getattr(result.rule, "is_wave", False)),
         note=f"{rule}: {' '.join(notes)}" if notes else "",
+        layers={name: shares[kept] for name, shares in _layers(result, levelled.graph).items()},
     )
+
+
+def _layers(result: Result, graph: Graph) -> dict[str, np.ndarray]:
+    """The energy of each outermost module over time, from the output down, and of the rest."""
+    if result.energies is None:
+        return {}
+    modules, labels = modules_of(graph), labels_of(graph)
+    names = {v.name: (modules[v.index] or (labels[v.index],))[0] for v in graph}
+    found: dict[str, np.ndarray] = {}
+    for v, shares in reversed(list(result.energies[:].items())):
+        parts = shares if isinstance(shares, tuple) else (shares,)
+        total = np.sum([np.asarray(part, np.float64) for part in parts], axis=0)
+        name = names.get(v.name, "delays")
+        found[name] = found[name] + total if name in found else total
+    if len(found) <= MOST_LAYERS:
+        return found
+    largest = sorted(found, key=lambda name: -np.nanmax(np.abs(found[name]), initial=0.0))
+    kept = set(largest[: MOST_LAYERS - 1])
+    rest = np.sum([shares for name, shares in found.items() if name not in kept], axis=0)
+    return {name: shares for name, shares in found.items() if name in kept} | {"others": rest}
 
 
 def is_too_large(levelled: LevelledGraph, slots: Sequence[Vertex], *, budget: int) -> bool:
@@ -109,13 +134,20 @@ def decode(codes: np.ndarray, reach: int) -> np.ndarray:
     return np.where(codes == 0, 0.0, np.where(codes == LOST, np.nan, sizes))
 
 
-def track_wave(rule: Rule, levelled: LevelledGraph, slots: Sequence[Vertex], clamp: Clamp) -> Track:
+def track_wave(
+    rule: Rule,
+    levelled: LevelledGraph,
+    slots: Sequence[Vertex],
+    clamp: Clamp,
+    measure: Callable[[Any], float] = size,
+) -> Track:
     """The record of a wave from its arrivals: one column, in which each row has its own time.
 
     What passes through a delay line does not change, so there is one row for the whole line.
+    ``measure`` finds the root mean square of an array.
     """
     graph, last = levelled.graph, max(levelled.level_of[v.index] for v in slots)
-    found = arrivals(graph, clamp)
+    found = arrivals(graph, clamp, measure=measure)
     errors, values = (
         [float(joined(graph, v, [sizes[port] for port in emitted_ports(graph, v)])) for v in slots]
         for sizes in (found.errors, found.values)
@@ -125,7 +157,7 @@ def track_wave(rule: Rule, levelled: LevelledGraph, slots: Sequence[Vertex], cla
         rule=rule_text(rule),
         learns=learning_times(rule, levelled, last=last),
         times=np.arange(last + 1),
-        energy=np.zeros(0),
+        energy=_energy_of_front(levelled, slots, errors),
         sizes=np.array([*errors, *values, *values, *waiting])[:, None],
         delayed=bool(waiting),
         wave=True,
@@ -133,6 +165,19 @@ def track_wave(rule: Rule, levelled: LevelledGraph, slots: Sequence[Vertex], cla
         "arrives; behind it what has passed stays in sight, and nothing more is computed.",
         arrivals=True,
     )
+
+
+def _energy_of_front(
+    levelled: LevelledGraph, slots: Sequence[Vertex], errors: Sequence[float]
+) -> np.ndarray:
+    """Half the squared errors of each level."""
+    energy = np.zeros(max(levelled.level_of[v.index] for v in slots) + 1)
+    for v, error in zip(slots, errors, strict=True):
+        ports = emitted_ports(levelled.graph, v)
+        energy[levelled.level_of[v.index]] += (
+            0.5 * error**2 * sum(v.outputs[port.output].size for port in ports)
+        )
+    return energy
 
 
 def _kept_times(count: int, rows: int, budget: int) -> np.ndarray:

@@ -4,7 +4,7 @@
 - Modules are found from the parameters: ``model.blocks[0].conv.kernel`` lies in ``model``,
   ``model.blocks[0]`` and ``model.blocks[0].conv``. An operation belongs to the module of the
   parameters that it uses; one that uses none belongs to what comes after it, like a nonlinearity
-  to the next layer, and else to what comes before.
+  to the next layer, and else to what comes before; the sum of a residual block, to the block.
 """
 
 from __future__ import annotations
@@ -141,10 +141,14 @@ def _paths(graph: Graph) -> list[Path]:
     for v in reversed(graph.vertices):  # what comes after
         if own[v.index] is None and _is_active(graph, v):
             paths[v.index] = _common(paths[u.index] for u in graph.users(v) if _is_active(graph, u))
+    shared = len(_shared(graph))
     for v in graph.vertices:  # what comes before
-        if own[v.index] is None and not paths[v.index] and _is_active(graph, v):
-            inputs = [u for u in graph.inputs(v) if _is_active(graph, u)]
-            paths[v.index] = _common(paths[u.index] for u in inputs)
+        if own[v.index] is None and len(paths[v.index]) <= shared and _is_active(graph, v):
+            before = sorted(u.index for u in graph.inputs(v) if _is_active(graph, u))
+            inputs = [paths[index] for index in before]
+            latest = next((path for path in reversed(inputs) if len(path) > shared), ())
+            common = _common(inputs)
+            paths[v.index] = common if len(common) > shared else latest[: shared + 1]
     return paths
 
 

@@ -1,25 +1,44 @@
 // The page: its state, what changes it, and what is drawn when it has changed.
 
+const NARROW = 720; // pixels, as in the style: on a phone there is one pane at first
+
 class App {
   constructor(data) {
     this.data = data;
     this.state = {
       time: 0, playing: false, chosen: null, chosenModule: null, found: new Set(),
-      collapsed: new Set(), delays: false, silent: false, compare: data.runs.length > 1, run: 0,
+      collapsed: new Set(), delays: false, silent: false, run: 0,
+      compare: data.runs.length > 1 && innerWidth > NARROW,
+      parameters: false, shown: new Set(), // parameters: all of them, or these
     };
     this.camera = { x: 0, y: 0, zoom: 1 };
-    this.rowHeight = 56; // wide graphs get taller rows
+    this.rowHeight = ROW; // as there is room
+    this.thin = THIN;
     this.panes = [];
     this.panel = new Panel(this);
     this.setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     this.describe();
-    if (data.num_levels > 60) this.state.collapsed = modulesAt(data, 1);
     this.arrange();
+    this.layOut();
     new Controls(this);
     addEventListener("resize", () => this.resized());
-    this.layOut();
     this.changed();
-    this.fit();
+    this.begin();
+  }
+
+  // The first view: as many modules open as leave names that can be read.
+  begin() {
+    const { data, state } = this, deepest = highest(data.vertices.map((vertex) => vertex.modules.length), 0);
+    const depths = Array.from({ length: deepest }, (_, i) => deepest - i);
+    if (data.num_levels <= 60 || !deepest) depths.unshift(0);
+    for (const depth of depths) {
+      state.collapsed = modulesAt(data, depth);
+      this.onView(); // the legend depends on it, and so does the room
+      this.layOut();
+      if (fitScene(this.scene, this.room(), LEGIBLE).whole) break;
+    }
+    this.fit(innerWidth > NARROW ? LEGIBLE : 0.65);
+    this.begun = JSON.stringify([...state.collapsed]);
   }
 
   describe() {
@@ -39,6 +58,11 @@ class App {
     return this.panes.map((pane) => this.data.runs[pane.run]);
   }
 
+  // The colours mean the same in all panes.
+  get range() {
+    return sharedRange(this.shownRuns().map((run) => run.range));
+  }
+
   lastTime() {
     return Math.max(...this.shownRuns().map((run) => run.last));
   }
@@ -50,11 +74,12 @@ class App {
   }
 
   layOut() {
-    this.scene = buildScene(this.data, this.state, this.rowHeight);
+    this.scene = buildScene(this.data, this.state, this.rowHeight, this.thin);
   }
 
   changed() {
     for (const pane of this.panes) pane.showRules();
+    document.getElementById("story").textContent = this.story();
     this.panel.show();
     this.ask();
   }
@@ -68,15 +93,34 @@ class App {
 
   draw() {
     for (const pane of this.panes) pane.draw();
-    const { state, data, colours } = this, runs = this.shownRuns();
-    const series = runs.map((run) => ({
-      name: label(run.rule, 28), colour: RUN_COLOURS[data.runs.indexOf(run) % RUN_COLOURS.length],
-      points: run.energy.map((energy, i) => [run.times[i], energy ?? NaN]), // JSON has no NaN
-    }));
-    this.energyAxis = drawCurves(document.getElementById("energy"), series, {
-      last: this.lastTime(), time: state.time, title: "energy", colours, signed: true });
-    drawLegend(document.getElementById("legend"), runs.map((run) => run.range), colours);
+    const { state, colours } = this, runs = this.shownRuns(), onlyFront = runs.every((run) => run.arrivals);
+    this.energyAxis = drawCurves(document.getElementById("energy"), this.energies(runs), {
+      last: this.lastTime(), time: state.time, title: onlyFront ? FRONT : "energy", colours, signed: true });
+    drawLegend(document.getElementById("legend"), this.range, runs.length > 1 ? "both panes" : runs[0].rule, colours);
     this.drawn = (this.drawn ?? 0) + 1;
+  }
+
+  // The energy of each rule; where there is one rule, the share of each layer, too.
+  energies(runs) {
+    const points = (run, energy) => energy.map((value, i) => [run.times[i], value ?? NaN]); // JSON has no NaN
+    const mixed = runs.some((run) => run.arrivals) && !runs.every((run) => run.arrivals);
+    const totals = runs.map((run) => ({
+      name: label(run.rule, 28) + (mixed && run.arrivals ? `: ${FRONT}` : ""), points: points(run, run.energy),
+      colour: RUN_COLOURS[this.data.runs.indexOf(run) % RUN_COLOURS.length],
+    }));
+    if (runs.length > 1) return totals;
+    const layers = Object.entries(runs[0].layers).map(([name, energy], i) => ({
+      name: label(name, 18), colour: LAYER_COLOURS[i % LAYER_COLOURS.length], points: points(runs[0], energy), thin: true }));
+    return [...totals.map((one) => ({ ...one, name: layers.length ? `total, ${one.name}` : one.name })), ...layers];
+  }
+
+  // What one sees, in words; what changes with time is written in the panes.
+  story() {
+    const course = (run) => run.wave
+      ? `Under ${label(run.rule, 28)} the error comes down one row per time step.`
+      : `Under ${label(run.rule, 28)} it spreads a little at every step.`;
+    return `The graph of ${this.data.title}, output on top; the colour of a box is the size of its error. `
+      + [...this.shownRuns().map(course), "Press ▶."].join(" ");
   }
 
   setTheme(theme) {
@@ -134,26 +178,49 @@ class App {
     this.ask();
   }
 
-  // Everything, if it can be read then; of a graph that is much too high the top.
-  fit() {
+  room() {
+    const box = this.panes[0].view.getBoundingClientRect();
+    return { x: Math.max(50, box.width - GUTTER - 16), y: Math.max(50, box.height - 24) };
+  }
+
+  // Everything; of a graph that would be too small then (a zoom of less than `least`) the top.
+  fit(least = 0.25) {
     const box = this.panes[0].view.getBoundingClientRect(), { scene } = this;
-    const room = { x: Math.max(50, box.width - GUTTER - 30), y: Math.max(50, box.height - 30) };
-    this.rowHeight = Math.max(56, Math.min(130, (room.y / scene.rows) * (scene.width / room.x)));
-    measureRows(scene, this.rowHeight);
-    const whole = Math.min(room.x / scene.width, room.y / scene.height, 1.4);
-    const zoom = whole < 0.25 ? Math.min(0.6, room.x / scene.width) : whole;
-    const x = GUTTER + (box.width - GUTTER - scene.width * zoom) / 2, y = (box.height - scene.height * zoom) / 2;
-    this.camera = { zoom, x, y: Math.max(8, y) };
-    this.fitted = { ...this.camera };
+    const { zoom, row, thin } = fitScene(scene, this.room(), least);
+    this.rowHeight = row;
+    this.thin = thin;
+    const wide = scene.width * zoom, top = scene.blocks.find((block) => block.kind !== "wire" && block.first === 0);
+    const room = box.width - GUTTER, middle = wide <= room || !top ? wide / 2 : top.x * zoom;
+    this.camera = { zoom, x: GUTTER + room / 2 - middle, y: Math.max(8, (box.height - scene.height * zoom) / 2) };
+    this.fitted = { ...this.camera, least };
     this.ask();
+  }
+
+  isFitted() {
+    return ["zoom", "x", "y"].every((name) => this.camera[name] === this.fitted[name]);
+  }
+
+  isInSight(block) {
+    const { camera, scene } = this, box = this.panes[0].view.getBoundingClientRect();
+    const x = camera.x + block.x * camera.zoom, y = camera.y + scene.middle(block.first) * camera.zoom, half = (block.width / 2) * camera.zoom;
+    return x - half >= 0 && x + half <= box.width && y >= BOX / 2 && y <= box.height - BOX / 2;
   }
 
   // What nobody has moved yet is fitted again: inside another page there is no room at first.
   resized() {
-    const { camera, fitted } = this;
-    if (["zoom", "x", "y"].every((name) => camera[name] === fitted[name])) this.fit();
+    if (this.isFitted()) {
+      if (JSON.stringify([...this.state.collapsed]) === this.begun && this.fitted.least > 0.25 && this.panel.root.hidden) this.begin();
+      else this.fit(this.panel.root.hidden ? this.fitted.least : undefined);
+    }
     this.ask();
     this.panel.refresh();
+  }
+
+  // The panel takes room from the graph: what was in sight stays in sight. Not at once, or the second
+  // click of two would meet something else.
+  makeRoom() {
+    clearTimeout(this.waiting);
+    this.waiting = setTimeout(() => this.resized(), 400);
   }
 
   // Where the whole graph cannot be seen, the picture goes with the wave.
@@ -178,15 +245,17 @@ class App {
     let moved = false;
     for (const module of vertex.modules) moved = this.state.collapsed.delete(module) || moved;
     if (vertex.silent && !this.state.silent) { this.state.silent = true; moved = true; }
+    if (isFolded(this.data, vertex, this.state)) { this.state.shown.add(index); moved = true; }
     if (moved) this.layOut();
     this.state.chosen = index;
     this.state.chosenModule = null;
-    const block = this.scene.blocks[this.scene.ofVertex.get(index)];
+    const block = this.scene.blocks[this.scene.ofVertex.get(index)], wasFitted = this.isFitted();
     this.changed();
     this.onView?.();
-    if (!block) return;
+    if (wasFitted) this.fit();
+    if (!block || (wasFitted && this.camera.zoom >= LEGIBLE && this.isInSight(block))) return;
     const box = this.panes[0].view.getBoundingClientRect(), { camera } = this;
-    camera.zoom = Math.max(camera.zoom, 0.7);
+    camera.zoom = Math.max(camera.zoom, LEGIBLE);
     camera.x = box.width / 2 - block.x * camera.zoom;
     camera.y = box.height / 2 - this.scene.middle(block.first) * camera.zoom;
   }
@@ -209,10 +278,16 @@ class App {
     this.relayOut();
   }
 
+  // What is inside appears where the module was.
   open(module) {
+    const { scene: before, camera } = this, block = before.blocks.find((one) => one.module === module);
     this.state.collapsed.delete(module);
     this.state.chosenModule = null;
     this.relayOut();
+    const inside = block && this.scene.blocks[this.scene.ofVertex.get(block.members.find((v) => v.row === block.first).index)];
+    if (!inside) return;
+    const zoom = Math.max(camera.zoom, LEGIBLE), x = camera.x + block.x * camera.zoom, y = camera.y + before.tops[block.first] * camera.zoom;
+    this.camera = { zoom, x: x - inside.x * zoom, y: y - this.scene.tops[inside.first] * zoom };
   }
 
   // All modules of one depth; 0 opens everything.
@@ -231,15 +306,19 @@ class App {
 
   toggle(name) {
     this.state[name] = !this.state[name];
+    if (name === "parameters") this.state.shown.clear();
     if (name === "compare") { this.arrange(); this.setTime(this.state.time); }
     this.relayOut();
-    if (name === "compare") this.fit();
+    if (name === "compare" || name === "parameters") this.fit();
   }
 }
 
-// The names of the modules of one depth.
+// The names of the modules of one depth, and of those less deep in which there are no others.
 function modulesAt(data, depth) {
-  return new Set(depth ? data.vertices.map((vertex) => vertex.modules[depth - 1]).filter(Boolean) : []);
+  if (!depth) return new Set();
+  const outer = new Set(data.vertices.flatMap((vertex) => vertex.modules.slice(0, -1)));
+  const chosen = ({ modules }) => modules[depth - 1] ?? modules.slice(-1).find((module) => !outer.has(module));
+  return new Set(data.vertices.map(chosen).filter(Boolean));
 }
 
 // Nothing can be seen: say why, and what can be done.

@@ -1,6 +1,9 @@
 // Curves over time: the energy, and the trace of one vertex.
 
 const RUN_COLOURS = ["#3b7ddd", "#e07b1a"];
+const LAYER_COLOURS = ["#2a9d8f", "#c2548f", "#b58900", "#7d6bd6", "#5a9e3a", "#c8553d", "#3f8fb0", "#9a7b56"];
+const FRONT = "½ Σ ε² where the wave is"; // of a record of arrivals, which has no energy
+const SMALL = "11px system-ui, sans-serif";
 
 function prepare(canvas) {
   const box = canvas.getBoundingClientRect(), ratio = window.devicePixelRatio || 1;
@@ -13,45 +16,63 @@ function prepare(canvas) {
 }
 
 // series: [{ points: [[t, value]], colour, name }]; null is not known, NaN is not finite. What may be
-// negative is `signed`.
+// negative is `signed`; a part of another curve is `thin`.
 function drawCurves(canvas, series, { last, time, title, colours, signed = false }) {
   const { pen, width, height } = prepare(canvas);
-  const left = 60, right = width - 8, top = 14, bottom = height - 4;
-  const axis = findAxis(series.flatMap(({ points }) => points.map(([, value]) => value)), signed);
+  const left = 66, right = width - 8, top = 18, bottom = height - 4;
+  const values = (some) => some.flatMap(({ points }) => points.map(([, value]) => value));
+  const axis = findAxis(values(series), signed, values(series.filter(({ thin }) => !thin)));
   const x = (t) => left + (right - left) * (last ? t / last : 0);
   const y = (value) => bottom - (bottom - top) * axis.part(value);
-  pen.font = "10px system-ui, sans-serif";
+  pen.font = SMALL;
   pen.textBaseline = "middle";
   pen.fillStyle = colours.quiet;
   pen.textAlign = "left";
-  pen.fillText(axis?.linear ? `${title} (linear axis)` : title, left, 6);
+  const heading = axis ? `${title} (${axis.linear ? "linear" : "log"} axis)` : title;
+  pen.fillText(heading, left, 7);
   if (axis) {
     pen.textAlign = "right";
     pen.fillText(number(axis.high), left - 6, top + 2);
     pen.fillText(number(axis.low), left - 6, bottom - 6);
     if (axis.linear && axis.low < 0 && axis.high > 0) drawLine(pen, colours.line, 1, [left, y(0)], [right, y(0)]);
+    for (const value of axis.decades) drawLine(pen, colours.line, 1, [left, y(value)], [right, y(value)]);
     const shown = (point) => point !== undefined && axis.shows(point[1]);
-    for (const { points, colour } of series) drawCurve(pen, points, shown, x, y, colour);
-  } else reasons(series).forEach((text, i) => pen.fillText(text, left + 6, (top + bottom) / 2 + 12 * i));
-  drawKey(pen, series, axis, right);
+    for (const { points, colour, thin } of [...series].reverse()) drawCurve(pen, points, shown, x, y, colour, thin ? 1.2 : 2.2);
+  } else reasons(series.filter(({ thin }) => !thin)).forEach((text, i) => pen.fillText(text, left + 6, (top + bottom) / 2 + 13 * i));
+  drawKey(pen, series, axis, right, left + pen.measureText(heading).width + 16);
   const now = x(Math.min(time, last));
   drawLine(pen, colours.mark, 1.5, [now, top - 4], [now, bottom]);
   return { left, right };
 }
 
 // The axis: which values it shows, and where between 0 and 1; null if there is nothing to show. It is
-// logarithmic and leaves zeros out, except for what is signed and not positive everywhere.
-function findAxis(values, signed) {
+// logarithmic and leaves zeros out, except for what is signed and not positive everywhere. The `main`
+// values have to be seen; of the others, what lies near them.
+function findAxis(values, signed, main = values) {
   if (!values.some(isSeen)) return null;
-  const finite = values.filter((value) => Number.isFinite(value));
+  const seen = main.some(isSeen) ? main : values, finite = seen.filter((value) => Number.isFinite(value));
   const linear = signed && finite.some((value) => value <= 0);
   const scale = linear ? (value) => value : Math.log10, back = linear ? scale : (place) => 10 ** place;
-  const places = (linear ? finite : finite.filter((value) => value > 0)).map(scale);
-  let high = highest(places), low = linear ? lowest(places) : Math.max(lowest(places), high - 16);
+  let [low, high] = linear ? [lowest(finite), highest(finite)] : logRange(finite, values, signed);
   const room = linear ? 0.1 * Math.max(-low, high) : 0.2; // what hardly changes is a flat line
   if (high - low < room) { low -= room / 2; high += room / 2; }
-  const shows = (value) => Number.isFinite(value) && (linear || (value > 0 && scale(value) >= low - 1e-9));
-  return { linear, shows, low: back(low), high: back(high), part: (value) => (scale(value) - low) / (high - low) };
+  const part = (value) => (scale(value) - low) / (high - low);
+  const shows = (value) => Number.isFinite(value) && (linear || value > 0) && part(value) > -1e-6 && part(value) < 1 + 1e-6;
+  return { linear, shows, part, decades: linear ? [] : powersOfTen(low, high), low: back(low), high: back(high) };
+}
+
+// Down to four powers of ten below the main values, if others are there. No more than sixteen: the
+// upper ones, or of an energy those about its start. (Behind the wave of Z-IL it may grow for ever.)
+function logRange(main, values, signed) {
+  const logs = (some) => some.filter((value) => Number.isFinite(value) && value > 0).map(Math.log10);
+  const places = logs(main), all = logs(values), high = highest(all), low = Math.max(lowest(all), lowest(places) - 4);
+  if (high - low <= 16) return [low, high];
+  return signed ? [Math.max(low, places[0] - 8), Math.min(high, places[0] + 8)] : [high - 16, high];
+}
+
+function powersOfTen(low, high) {
+  const first = Math.ceil(low), count = Math.floor(high) - first + 1;
+  return count < 12 ? Array.from({ length: Math.max(0, count) }, (_, i) => 10 ** (first + i)) : [];
 }
 
 function isSeen(value) {
@@ -82,9 +103,9 @@ function drawLine(pen, colour, width, from, to) {
 }
 
 // A line through the points that are shown; one that stands alone is a dot.
-function drawCurve(pen, points, shown, x, y, colour) {
+function drawCurve(pen, points, shown, x, y, colour, width) {
   pen.strokeStyle = pen.fillStyle = colour;
-  pen.lineWidth = 1.8;
+  pen.lineWidth = width;
   pen.beginPath();
   points.forEach((point, i) => {
     if (!shown(point)) return;
@@ -95,38 +116,42 @@ function drawCurve(pen, points, shown, x, y, colour) {
   pen.stroke();
 }
 
-// The names of the curves; beside other curves, why one is missing.
-function drawKey(pen, series, axis, right) {
+// The names of the curves, as many as there is room for; beside other curves, why one is missing.
+function drawKey(pen, series, axis, right, left) {
+  const named = [], single = series.filter(({ thin }) => !thin).length === 1;
+  let width = 0;
+  for (const { name, colour, points, thin } of series.filter((one) => one.name)) {
+    const missing = axis && !thin && !points.some(([, value]) => isSeen(value));
+    const text = missing ? `${name}: ${reason(points)}` : name;
+    width += pen.measureText(text).width + 12;
+    if (!missing && (thin || single) && width > right - left) break;
+    named.push([text, colour]);
+  }
   pen.textAlign = "right";
   let end = right;
-  for (const { name, colour, points } of [...series].reverse()) {
-    if (!name) continue;
-    const missing = axis && !points.some(([, value]) => isSeen(value));
-    const text = missing ? `${name}: ${reason(points)}` : name;
+  for (const [text, colour] of named.reverse()) {
     pen.fillStyle = colour;
-    pen.fillText(text, end, 6);
+    pen.fillText(text, end, 7);
     end -= pen.measureText(text).width + 12;
   }
 }
 
-function drawLegend(canvas, ranges, colours) {
-  const { pen, width, height } = prepare(canvas);
-  const left = 4, wide = width - 8;
-  pen.font = "10px system-ui, sans-serif";
+// The bar of colours, and whose they are.
+function drawLegend(canvas, range, whose, colours) {
+  const { pen, width } = prepare(canvas), left = 4, wide = width - 8;
+  pen.font = SMALL;
   pen.textBaseline = "top";
   pen.fillStyle = colours.quiet;
   pen.textAlign = "left";
-  pen.fillText("error (root mean square)", left, 0, wide);
-  ranges.forEach((range, i) => {
-    const y = 14 + i * Math.min(34, (height - 14) / ranges.length);
-    for (let px = 0; px < wide; px++) {
-      pen.fillStyle = shade(px / wide, colours.ramp).css;
-      pen.fillRect(left + px, y, 1.2, 8);
-    }
-    pen.fillStyle = colours.quiet;
-    pen.textAlign = "left";
-    pen.fillText(number(10 ** range.low), left, y + 10);
-    pen.textAlign = "right";
-    pen.fillText(number(10 ** range.high), left + wide, y + 10);
-  });
+  pen.fillText(label(`error, ${whose}`, Math.floor(wide / 6.6)), left, 1);
+  for (let px = 0; px < wide; px++) {
+    pen.fillStyle = shade(px / wide, colours.ramp).css;
+    pen.fillRect(left + px, 17, 1.2, 12);
+  }
+  pen.fillStyle = colours.quiet;
+  pen.fillText((range.cut ? "≤ " : "") + number(10 ** range.low), left, 33);
+  pen.textAlign = "right";
+  pen.fillText(number(10 ** range.high), left + wide, 33);
+  pen.textAlign = "left";
+  pen.fillText("root mean square", left, 49);
 }

@@ -1,5 +1,7 @@
 // Buttons, keys, the slider and the search.
 
+const TOGGLES = ["parameters", "delays", "silent", "compare"];
+
 class Controls {
   constructor(app) {
     this.app = app;
@@ -28,7 +30,10 @@ class Controls {
 
   showView() {
     const { state, data } = this.app;
-    for (const name of ["delays", "silent", "compare"]) this.get(name).setAttribute("aria-pressed", String(state[name]));
+    for (const name of TOGGLES) this.get(name).setAttribute("aria-pressed", String(state[name]));
+    this.get("legend-module").hidden = !state.collapsed.size;
+    this.get("legend-delay").hidden = !data.num_delays;
+    this.get("legend-wave").hidden = !data.runs.some((run) => run.wave);
     this.get("depth").value = this.shownDepth();
     this.get("compare").hidden = data.runs.length < 2;
     this.get("delays").hidden = !data.num_delays;
@@ -66,7 +71,7 @@ class Controls {
     this.get("depth").replaceChildren(some, ...choices.map((text, i) => element("option", text, { value: i })));
     this.get("depth").parentElement.hidden = !this.depths;
     this.get("depth").onchange = (event) => app.collapseAll(Number(event.target.value));
-    for (const name of ["delays", "silent", "compare"]) this.get(name).onclick = () => app.toggle(name);
+    for (const name of TOGGLES) this.get(name).onclick = () => app.toggle(name);
     this.get("fit").onclick = () => app.fit();
     this.get("theme").onclick = () => this.turnTheme();
     this.get("help").onclick = () => this.get("keys").showModal();
@@ -154,7 +159,7 @@ class Controls {
       Home: () => step(-Infinity), End: () => step(Infinity),
       ArrowUp: () => app.walk(-1), ArrowDown: () => app.walk(1),
       "/": () => this.get("query").focus(), "?": () => this.get("keys").showModal(),
-      m: () => this.turnModules(), d: () => app.data.num_delays && app.toggle("delays"), s: () => app.toggle("silent"),
+      m: () => this.turnModules(), p: () => app.toggle("parameters"), d: () => app.data.num_delays && app.toggle("delays"), s: () => app.toggle("silent"),
       c: () => app.data.runs.length > 1 && app.toggle("compare"), f: () => app.fit(), l: () => this.turnTheme(),
       "+": () => zoom(1.3), "=": () => zoom(1.3), "-": () => zoom(1 / 1.3), Escape: () => app.choose(null),
     };

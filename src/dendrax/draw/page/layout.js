@@ -1,8 +1,9 @@
 // Where everything stands. Rows are levels; the columns are found as in dendrax/draw/_layout.py:
 // blocks are sorted by where they would like to be and set down from the left and from the right.
 
-const BOX = 34, GAP = 18, LETTER = 7.2, SWEEPS = 40;
-const THIN = 7; // a row in which nothing but modules and wires is seen
+const BOX = 36, GAP = 18, LETTER = 7.2, SWEEPS = 40;
+const ROW = 56, THIN = 7; // how high a row is; one in which nothing but modules and wires is seen
+const LETTERS = 12, LEGIBLE = 11 / LETTERS; // pixels of a name; the zoom with which it has eleven
 
 // Math.max(...values) has too many arguments in a large graph.
 function highest(values, least = -Infinity) {
@@ -18,8 +19,8 @@ function label(name, most = 26) {
 }
 
 // The blocks that are visible: vertices, collapsed modules, and wires that pass through rows.
-// A row with vertices is rowHeight high.
-function buildScene(data, state, rowHeight) {
+// A row with vertices is rowHeight high, one without is thin.
+function buildScene(data, state, rowHeight, thin = THIN) {
   const { edges, rows } = visibleEdges(data, state);
   const blocks = [], ofVertex = new Map(), modules = new Map();
   for (const vertex of data.vertices) {
@@ -40,8 +41,11 @@ function buildScene(data, state, rowHeight) {
     }
   }
   for (const block of blocks) {
-    const letter = block.kind === "module" ? 2 * LETTER : LETTER; // read from farther away
-    block.width = Math.max(44, label(block.name).length * letter + 18);
+    block.folded = block.kind === "vertex" ? foldedInto(data, block.vertex, rows) : [];
+    for (const leaf of block.folded) if (!ofVertex.has(leaf.index)) ofVertex.set(leaf.index, ofVertex.get(block.vertex.index));
+    block.leaves = label(leafNames(block.folded), 30);
+    const letter = block.kind === "module" ? 1.15 * LETTER : LETTER; // modules are bold
+    block.width = Math.max(44, label(block.name).length * letter + 18, block.leaves.length * LETTER + 14);
   }
   const wires = buildWires(blocks, ofVertex, edges, rows, state), links = [];
   for (const wire of wires) {
@@ -52,24 +56,56 @@ function buildScene(data, state, rowHeight) {
   blocks.forEach((block, b) => { block.x = x[b]; });
   const count = highest(blocks.map((block) => block.last), 0) + 1;
   const width = highest(blocks.map((block) => block.x + block.width / 2), 1);
-  return measureRows({ blocks, wires, ofVertex, rows: count, width }, rowHeight);
+  return measureRows({ blocks, wires, ofVertex, rows: count, width }, rowHeight, thin);
+}
+
+// The parameters that are not drawn themselves but written into the vertex that uses them.
+function foldedInto(data, vertex, rows) {
+  const leaves = vertex.below.map((edge) => data.vertices[edge.source]);
+  return [...new Set(leaves)].filter((leaf) => leaf.kind === "parameter" && leaf.row >= 0 && !leaf.silent && !rows.has(leaf.index));
+}
+
+// "weight, bias": without the module that they lie in.
+function leafNames(leaves) {
+  return leaves.map(({ label, modules }) => {
+    const module = modules[modules.length - 1] ?? "";
+    return (label.startsWith(module) ? label.slice(module.length) : label).replace(/^\./, "");
+  }).join(", ");
 }
 
 // How high each row is: tops[row] is where it begins, the last entry is the height of it all.
-function measureRows(scene, rowHeight) {
-  const heights = new Array(scene.rows).fill(THIN);
+function measureRows(scene, rowHeight, thin) {
+  const heights = new Array(scene.rows).fill(thin);
   for (const block of scene.blocks) if (block.kind === "vertex") heights[block.first] = rowHeight;
   for (const block of scene.blocks) {
     if (block.kind !== "module") continue;
     let total = 0;
     for (let row = block.first; row <= block.last; row++) total += heights[row];
-    if (total < 40) heights[block.first] += 40 - total;
+    if (total < 38) heights[block.first] += 38 - total;
   }
   scene.tops = [0];
   for (const height of heights) scene.tops.push(scene.tops[scene.tops.length - 1] + height);
   scene.height = scene.tops[scene.rows];
   scene.middle = (row) => (scene.tops[row] + scene.tops[row + 1]) / 2;
   return scene;
+}
+
+// The zoom and the heights of rows with which all of a scene is in sight, with large rows if there is
+// room; `whole` says whether that is so with names that can be read. If it is not, all of the scene is
+// seen from afar, but not from farther away than `least`.
+function fitScene(scene, room, least) {
+  const across = room.x / scene.width, sizes = [];
+  for (let part = 2; part > 0.84; part -= 0.05) sizes.push([ROW * part, Math.max(1, THIN * part * part)]);
+  for (const thin of [3.5, 2.8, 2.2, 1.8, 1.4, 1.2, 1]) sizes.push([ROW * 0.85, thin]);
+  for (const zoom of [Math.min(1.25, across), LEGIBLE]) {
+    if (zoom < LEGIBLE || zoom > across + 1e-9) continue;
+    for (const [row, thin] of sizes) {
+      if (measureRows(scene, row, thin).height * zoom <= room.y) return { zoom, row, thin, whole: true };
+    }
+  }
+  measureRows(scene, ROW, THIN);
+  const all = Math.min(across, room.y / scene.height);
+  return { zoom: all >= least ? all : Math.min(LEGIBLE, Math.max(least, across)), row: ROW, thin: THIN, whole: false };
 }
 
 function rowAt(scene, y) {
@@ -86,7 +122,7 @@ function visibleEdges(data, state) {
   const rows = new Map(), edges = [];
   for (const vertex of data.vertices) {
     if (vertex.row < 0 || (!state.silent && (vertex.silent || vertex.kind === "data"))) continue;
-    rows.set(vertex.index, vertex.row);
+    if (!isFolded(data, vertex, state)) rows.set(vertex.index, vertex.row);
   }
   for (const edge of data.edges) if (rows.has(edge.source) && rows.has(edge.user)) edges.push(edge);
   if (state.silent) return { edges, rows };
@@ -98,6 +134,14 @@ function visibleEdges(data, state) {
     for (const user of reached) edges.push({ source: vertex.index, user, delay: 0, silent: true, shape: "" });
   }
   return { edges, rows };
+}
+
+// A parameter is part of what uses it, unless it is asked for, or nothing that is seen uses it.
+function isFolded(data, vertex, state) {
+  if (vertex.kind !== "parameter" || state.parameters || state.shown.has(vertex.index)) return false;
+  if (collapsedModule(vertex, state) !== null) return false; // it is in sight as a part of the module
+  const users = vertex.above.map((edge) => data.vertices[edge.user]).filter((user) => user.row >= 0 && (state.silent || !user.silent));
+  return users.length > 0 && users.every((user) => collapsedModule(user, state) === null);
 }
 
 function reachedThroughSilent(data, start, rows) {

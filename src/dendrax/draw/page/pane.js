@@ -1,6 +1,6 @@
 // One picture of the graph: a canvas that shows one rule at the current time.
 
-const GUTTER = 46;
+const GUTTER = 46, EDGE = 5; // left of the graph; above and below a module
 
 class Pane {
   constructor(app, run) {
@@ -23,13 +23,22 @@ class Pane {
       button.onclick = () => this.chooseRule(index);
       return button;
     });
-    this.rules.append(...this.buttons);
+    this.now = element("span", "", { class: "now quiet" });
+    this.rules.append(...this.buttons, this.now);
     this.listen();
   }
 
   // The buttons stay the same ones, so that the keyboard's focus stays on them.
   showRules() {
     this.buttons.forEach((button, index) => button.setAttribute("aria-pressed", String(index === this.run)));
+  }
+
+  // Where the error is now, in words.
+  news() {
+    const { time } = this.app.state, run = this.app.data.runs[this.run], { wave, last } = run;
+    if (wave) return time < last ? `t = ${time}: the error is in row S${time}` : `t = ${last}: the error has been everywhere`;
+    const energy = `energy ${number(run.energy[moment(run, time)] ?? NaN)}`;
+    return time < last ? `t = ${time}: ${energy}` : `t = ${last}: ${energy}, inference has ended`;
   }
 
   chooseRule(index) {
@@ -44,6 +53,8 @@ class Pane {
 
   draw() {
     const { scene, colours, camera } = this.app;
+    this.now.textContent = this.news();
+    this.shapes = new Set();
     const box = this.canvas.getBoundingClientRect(), ratio = window.devicePixelRatio || 1;
     if (!box.width || !box.height) return;
     this.canvas.width = Math.round(box.width * ratio);
@@ -69,8 +80,8 @@ class Pane {
     const { pen } = this, { scene, colours, camera, state, data } = this.app;
     for (let row = Math.max(0, top); row <= Math.min(scene.rows - 1, bottom); row++) {
       const isWave = row === state.time && data.runs[this.run].wave;
-      if (!isWave && row % 2) continue;
       const y = camera.y + scene.tops[row] * camera.zoom, height = (scene.tops[row + 1] - scene.tops[row]) * camera.zoom;
+      if (!isWave && (row % 2 || height < 24)) continue; // thin stripes would only flicker
       pen.fillStyle = isWave ? colours.mark + "55" : colours.row;
       pen.fillRect(0, y, box.width, isWave ? Math.max(3, height) : height);
     }
@@ -81,6 +92,8 @@ class Pane {
     pen.font = "11px system-ui, sans-serif";
     pen.textAlign = "left";
     pen.textBaseline = "middle";
+    pen.fillStyle = colours.back + "cc";
+    pen.fillRect(0, 0, 36, box.height);
     pen.fillStyle = colours.quiet;
     let last = -Infinity;
     for (let row = Math.max(0, top); row <= Math.min(scene.rows - 1, bottom); row++) {
@@ -115,15 +128,18 @@ class Pane {
     pen.setLineDash([]);
     pen.globalAlpha = 1;
     if (wire.block >= 0 && wire.delay > 0) this.drawDelays(wire);
-    else if (camera.zoom > 0.75 && wire.edges.length === 1) this.drawShape(wire.edges[0], start, end);
+    else if (camera.zoom > 0.75 && scene.blocks[wire.lower].kind === "vertex" && start.y - end.y > 16) this.drawShape(wire.edges[0], start, end);
   }
 
   drawShape(edge, start, end) {
-    const { pen } = this;
-    pen.font = "9px system-ui, sans-serif";
+    const { pen, shapes } = this, text = `${edge.source} ${edge.shape}`;
+    if (shapes.has(text)) return; // all wires of a vertex begin at one place
+    shapes.add(text);
+    pen.font = `${LETTERS}px system-ui, sans-serif`;
     pen.textAlign = "left";
+    pen.textBaseline = "middle";
     pen.fillStyle = this.app.colours.quiet;
-    pen.fillText(edge.shape, start.x + 4 + (end.x - start.x) * 0.12, start.y - 5);
+    pen.fillText(edge.shape, start.x + 5 + (end.x - start.x) * 0.12, start.y - 7);
   }
 
   // A chain of delays: every identity vertex with its error, or how many there are.
@@ -143,12 +159,12 @@ class Pane {
   drawDelayCount(wire) {
     const { pen } = this, { scene, colours } = this.app, { x } = scene.blocks[wire.block];
     const y = (scene.middle(wire.from) + scene.middle(wire.to)) / 2, text = "×" + wire.delay;
-    pen.font = "10px system-ui, sans-serif";
+    pen.font = `${LETTERS}px system-ui, sans-serif`;
     const width = pen.measureText(text).width + 8;
     pen.fillStyle = colours.back;
     pen.strokeStyle = colours.delay;
     pen.lineWidth = 1;
-    rounded(pen, x - width / 2, y - 7, width, 14, 7);
+    rounded(pen, x - width / 2, y - 8, width, 16, 8);
     pen.fill(); pen.stroke();
     pen.fillStyle = colours.delay;
     pen.textAlign = "center";
@@ -170,7 +186,7 @@ class Pane {
   drawDelay(wire, row, value) {
     const { pen } = this, { scene, colours, state, data } = this.app, run = data.runs[this.run];
     const behind = run.wave && row < state.time;
-    pen.fillStyle = run.delayed ? errorColour(value, run.range, colours).css : colours.back;
+    pen.fillStyle = run.delayed ? errorColour(value, this.app.range, colours).css : colours.back;
     pen.strokeStyle = colours.delay;
     pen.lineWidth = 1.6;
     const height = Math.min(14, scene.tops[row + 1] - scene.tops[row] - 1.5);
@@ -191,7 +207,7 @@ class Pane {
   drawVertex(block) {
     const { pen } = this, { data, scene, colours, camera, state } = this.app, { vertex } = block;
     const run = data.runs[this.run], value = run.seen(vertex, state.time);
-    const fill = vertex.silent || vertex.slot < 0 ? { css: colours.back, ink: colours.ink } : errorColour(value, run.range, colours);
+    const fill = vertex.silent || vertex.slot < 0 ? { css: colours.back, ink: colours.ink } : errorColour(value, this.app.range, colours);
     const y = scene.middle(block.first) - BOX / 2;
     const behind = run.wave && vertex.slot >= 0 && vertex.level < state.time && value !== 0 && value !== null;
     rounded(pen, block.x - block.width / 2, y, block.width, BOX, vertex.kind === "internal" ? 5 : BOX / 2);
@@ -206,14 +222,18 @@ class Pane {
     pen.globalAlpha = 1;
     pen.stroke();
     pen.setLineDash([]);
-    this.drawHalo(block, vertex.index === state.chosen, state.found.has(vertex.index), y, BOX);
-    if (camera.zoom > 0.32) this.drawName(block, behind ? colours.ink : fill.ink, y + BOX / 2);
+    const found = [vertex, ...block.folded].some(({ index }) => state.found.has(index));
+    this.drawHalo(block, vertex.index === state.chosen, found, y, BOX);
+    if (camera.zoom <= 0.32) return;
+    const ink = behind ? colours.ink : fill.ink;
+    this.drawName(block, ink, y + BOX / 2 - (block.leaves ? 8 : 0));
+    if (block.leaves) this.drawLeaves(block, ink, y + BOX / 2 + 8);
   }
 
   // A collapsed module: one stripe per level, with the largest error of its members there.
   drawModule(block) {
     const { pen } = this, { data, scene, colours, camera, state } = this.app, run = data.runs[this.run];
-    const { tops } = scene, y = tops[block.first] + 3, height = tops[block.last + 1] - tops[block.first] - 6;
+    const { tops } = scene, y = tops[block.first] + EDGE, height = tops[block.last + 1] - tops[block.first] - 2 * EDGE;
     const left = block.x - block.width / 2;
     const worst = new Map();
     for (const vertex of block.members) {
@@ -227,7 +247,7 @@ class Pane {
     pen.fillRect(left, y, block.width, height);
     for (const [row, value] of worst) {
       pen.globalAlpha = run.wave && row < state.time ? 0.3 : 1;
-      pen.fillStyle = errorColour(value, run.range, colours).css;
+      pen.fillStyle = errorColour(value, this.app.range, colours).css;
       pen.fillRect(left, tops[row], block.width, tops[row + 1] - tops[row]);
     }
     pen.globalAlpha = 1;
@@ -260,9 +280,20 @@ class Pane {
     pen.stroke();
   }
 
+  // The parameters that are folded into a vertex, with the sign of a parameter.
+  drawLeaves(block, ink, y) {
+    const { pen } = this, width = pen.measureText(block.leaves).width;
+    pen.fillStyle = this.app.colours.raised;
+    rounded(pen, block.x - width / 2 - 5, y - 7.5, width + 10, 15, 7.5);
+    pen.fill();
+    pen.fillStyle = this.app.colours.parameter;
+    pen.fillText(block.leaves, block.x, y);
+  }
+
   drawName(block, ink, y, plate = false) {
     const { pen } = this, text = label(block.name);
-    const size = plate ? Math.max(12, 11 / this.app.camera.zoom) : 12;
+    const { zoom } = this.app.camera; // of vertices only while two lines have room
+    const size = plate || zoom > 0.6 ? Math.max(LETTERS, 11 / zoom) : LETTERS;
     pen.font = `${plate ? 600 : 400} ${size}px system-ui, sans-serif`;
     pen.textAlign = "center";
     pen.textBaseline = "middle";
@@ -279,8 +310,8 @@ class Pane {
   // Where a wire leaves or enters a block: below it (+1) or above it (-1).
   port(block, row, side) {
     const { tops, middle } = this.app.scene, tall = block.kind === "module";
-    if (side < 0) return { x: block.x, y: tall ? tops[block.first] + 3 : middle(row) - BOX / 2 };
-    return { x: block.x, y: tall ? tops[block.last + 1] - 3 : middle(row) + BOX / 2 };
+    if (side < 0) return { x: block.x, y: tall ? tops[block.first] + EDGE : middle(row) - BOX / 2 };
+    return { x: block.x, y: tall ? tops[block.last + 1] - EDGE : middle(row) + BOX / 2 };
   }
 
   // ---- what the user does -----------------------------------------------------------------------

@@ -16,7 +16,9 @@ class Panel {
   show() {
     const { state, data, scene } = this.app;
     const module = state.chosenModule && scene.blocks.find((block) => block.module === state.chosenModule);
-    this.root.hidden = state.chosen === null && !module;
+    const hidden = state.chosen === null && !module;
+    if (hidden !== this.root.hidden) this.app.makeRoom();
+    this.root.hidden = hidden;
     if (this.root.hidden) { this.root.replaceChildren(); return; }
     const close = element("button", "×", { class: "close", "aria-label": "Close", title: "Close ( esc )" });
     close.onclick = () => this.app.choose(null);

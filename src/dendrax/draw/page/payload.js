@@ -82,5 +82,13 @@ function errorRange(data, run) {
   }
   if (!logs.length) return { low: -6, high: 0 };
   const high = highest(logs), low = lowest(logs);
-  return { low: Math.max(low, high - 8) - 0.05, high: high + 0.05 };
+  return { low: Math.max(low, high - 8) - 0.05, high: high + 0.05, cut: low < high - 8 };
+}
+
+// One range for several runs. Before errors arrive under IL they are as small as can be: of two runs
+// only the upper five powers of ten are told apart, or all the rest would look the same.
+function sharedRange(ranges) {
+  if (ranges.length === 1) return ranges[0];
+  const high = highest(ranges.map((range) => range.high)), low = lowest(ranges.map((range) => range.low));
+  return { low: Math.max(low, high - 5), high, cut: low < high - 5 || ranges.some((range) => range.cut) };
 }
