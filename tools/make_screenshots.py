@@ -35,9 +35,9 @@ def make_pages(folder: pathlib.Path, models: list[str]) -> list[pathlib.Path]:
         p = problem(name, small=True)
         for panes, rules in RULES.items():
             path = folder / f"{name}-{panes}.html"
-            if not path.exists():
+            pages.append(
                 dendrax.explore(p.loss, p.model, p.inputs, p.target, rule=rules, path=path)
-            pages.append(path)
+            )
     return pages
 
 
@@ -59,7 +59,7 @@ def photograph(browser: Any, page: pathlib.Path) -> None:
 
 
 def main(folder: str, *models: str) -> None:
-    """Make the pages that are not there yet, then photograph all of them."""
+    """Make the pages, then photograph all of them."""
     from playwright.sync_api import sync_playwright
 
     path = pathlib.Path(folder)

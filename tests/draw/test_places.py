@@ -89,6 +89,7 @@ def test_modules_come_from_parameters():
     assert modules[conv.index] == modules[kernel.index]
     # What normalises belongs to the norm that scales it, not to the layer before.
     norm = graph["model.blocks[2].first.norm.scale"]
+    assert all(modules[v.index] for v in graph.active)  # residual sums, too
     below = [u for u in graph.users(conv) if u.name.startswith("reduce_sum")]
     assert below and all(modules[u.index] == modules[norm.index] for u in below)
     assert labels_of(graph)[kernel.index] == "blocks[2].first.conv.kernel"

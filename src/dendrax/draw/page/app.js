@@ -178,14 +178,21 @@ class App {
     this.ask();
   }
 
+  // The part of a pane that is in sight: on a phone the panel lies over the lower one.
+  sight() {
+    const view = this.panes[0].view.getBoundingClientRect(), panel = this.panel.root.getBoundingClientRect();
+    const isCovered = panel.height > 0 && panel.left < view.right && panel.top > view.top && panel.top < view.bottom;
+    return { width: view.width, height: isCovered ? panel.top - view.top : view.height };
+  }
+
   room() {
-    const box = this.panes[0].view.getBoundingClientRect();
+    const box = this.sight();
     return { x: Math.max(50, box.width - GUTTER - 16), y: Math.max(50, box.height - 24) };
   }
 
   // Everything; of a graph that would be too small then (a zoom of less than `least`) the top.
   fit(least = 0.25) {
-    const box = this.panes[0].view.getBoundingClientRect(), { scene } = this;
+    const box = this.sight(), { scene } = this;
     const { zoom, row, thin } = fitScene(scene, this.room(), least);
     this.rowHeight = row;
     this.thin = thin;
@@ -201,7 +208,7 @@ class App {
   }
 
   isInSight(block) {
-    const { camera, scene } = this, box = this.panes[0].view.getBoundingClientRect();
+    const { camera, scene } = this, box = this.sight();
     const x = camera.x + block.x * camera.zoom, y = camera.y + scene.middle(block.first) * camera.zoom, half = (block.width / 2) * camera.zoom;
     return x - half >= 0 && x + half <= box.width && y >= BOX / 2 && y <= box.height - BOX / 2;
   }
@@ -254,7 +261,7 @@ class App {
     this.onView?.();
     if (wasFitted) this.fit();
     if (!block || (wasFitted && this.camera.zoom >= LEGIBLE && this.isInSight(block))) return;
-    const box = this.panes[0].view.getBoundingClientRect(), { camera } = this;
+    const box = this.sight(), { camera } = this;
     camera.zoom = Math.max(camera.zoom, LEGIBLE);
     camera.x = box.width / 2 - block.x * camera.zoom;
     camera.y = box.height / 2 - this.scene.middle(block.first) * camera.zoom;

@@ -300,7 +300,7 @@ class Pane {
     if (plate) {
       const width = Math.min(block.width - 6, pen.measureText(text).width + 10);
       pen.fillStyle = this.app.colours.raised;
-      rounded(pen, block.x - width / 2, y - size, width, 2 * size, 5);
+      rounded(pen, block.x - width / 2, y - 0.7 * size, width, 1.4 * size, 4); // errors are seen around it
       pen.fill();
     }
     pen.fillStyle = ink;
