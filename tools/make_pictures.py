@@ -18,8 +18,7 @@ DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
 SCENES = {
     "explorer-residual": "explorer.setTime(2);",
     "explorer-transformer": "explorer.setTime(6);",
-    "explorer-resnet18": "explorer.setTime(70); explorer.goTo(explorer.data.vertices.find("
-    "(v) => v.name === 'model.blocks[6].first.conv.kernel').above[0].user);",
+    "explorer-resnet18": "explorer.setTime(120);",
 }
 
 
