@@ -1,7 +1,7 @@
 """Run the notebooks in examples/ in a real kernel, and store what they show.
 
-    pip install nbclient ipykernel
-    python tools/run_notebooks.py [examples/looking_inside.ipynb ...]
+pip install nbclient ipykernel
+python tools/run_notebooks.py [examples/looking_inside.ipynb ...]
 """
 
 import pathlib

@@ -88,7 +88,7 @@ def track(
 
 def _layers(result: Result, graph: Graph) -> dict[str, np.ndarray]:
     """The energy of each outermost module over time, from the output down, and of the rest."""
-    if result.energies is None:
+    if not hasattr(result, "energies"):
         return {}
     modules, labels = modules_of(graph), labels_of(graph)
     names = {v.name: (modules[v.index] or (labels[v.index],))[0] for v in graph}
