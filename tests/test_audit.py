@@ -91,12 +91,13 @@ class Telepathic(IL):
         return step._replace(state=step.state._replace(x=x))
 
 
-def test_a_rule_that_is_deliberately_not_local_is_caught():
-    def deep(w, x):
-        for u in w:
-            x = jnp.tanh(x @ u)
-        return jnp.sum(x)
+def deep(w, x):
+    for u in w:
+        x = jnp.tanh(x @ u)
+    return jnp.sum(x)
 
+
+def test_a_rule_that_is_deliberately_not_local_is_caught():
     args = [jnp.eye(3)] * 6, jnp.ones((2, 3))
     assert dendrax.audit(deep, *args, rule=IL()).local
     found = dendrax.audit(deep, *args, rule=Telepathic())
@@ -176,11 +177,6 @@ def test_errors_name_the_function():
 
 
 def test_the_table_names_what_is_read():
-    def deep(w, x):
-        for u in w:
-            x = jnp.tanh(x @ u)
-        return jnp.sum(x)
-
     args = [jnp.eye(3)] * 12, jnp.ones((2, 3))
     lines = str(dendrax.audit(deep, *args, rule=IL())).splitlines()
     assert lines[0].split() == ["update", "of", "a", "local", "reads"]
@@ -191,4 +187,5 @@ def test_the_table_names_what_is_read():
     assert re.search(r"x; far away: (.+, ){6}and \d+ more$", lines[1])
     assert lines[-1] == "BP(): NOT local: 11 updates read what is far away"
     one = dendrax.audit(deep, args[0][:2], args[1], rule=BP())
+    assert "dot_general, x; far away: dot_general_1, w[1]</td>" in one._repr_html_()
     assert one.verdict == "NOT local: 1 update reads what is far away"

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, overload
 import numpy as np
 
 from dendrax import _compat
-from dendrax._errors import complain, speaking_as
+from dendrax._errors import complain, counted, speaking_as
 from dendrax._graph import Graph, Port, Vertex
 from dendrax._tables import html_table
 
@@ -73,7 +73,7 @@ class Moment(Mapping[Any, Any]):
         return [port for port in ports if port in self._values]
 
     def _title(self) -> str:
-        vertices = f"{len(self)} {'vertex' if len(self) == 1 else 'vertices'}"
+        vertices = counted(len(self), "vertex", "vertices")
         if isinstance(self._t, slice):
             return f"{self._quantity} of {vertices} over time, which is the first axis"
         return f"{self._quantity} of {vertices} at time {self._t}"

@@ -111,17 +111,11 @@ class Audit:
 
     def _repr_html_(self) -> str:
         rows = [
-            (
-                update.name,
-                update.kind,
-                str(len(update.reads)),
-                "yes" if update.local else "NO",
-                ", ".join(update.far),
-            )
+            (update.name, update.kind, "yes" if update.local else "NO", update.listing())
             for update in self.updates
         ]
-        verdict = "\n".join(str(self).splitlines()[len(rows) + 1 :])  # what stands below the table
-        return html_table("", ("update", "of a", "reads", "local", "far away"), rows, below=verdict)
+        below = f"{TRANSPORT} {self.rule}: {self.verdict}"
+        return html_table("", ("update", "of a", "local", "reads"), rows, below=below)
 
 
 @public("dendrax.audit")
