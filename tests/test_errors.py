@@ -7,6 +7,8 @@ import pytest
 
 import dendrax
 from dendrax import BP, ZIL
+from dendrax._errors import complain, one_of, printable
+from dendrax.data._arguments import positive
 
 W = np.ones((3, 3))
 
@@ -303,3 +305,14 @@ def test_warnings_name_the_user_s_line():
     with pytest.warns(UserWarning, match="no value node") as caught:
         dendrax.run(graph, dendrax.IL(3))
     assert caught[0].filename == __file__
+
+
+def test_messages_fit_a_terminal():
+    """Whatever somebody wrote: no control characters, no pages, no number that Python refuses."""
+    found = str(complain(ValueError, f"no \x1b[2J here: {'x' * 20_000}", remedy="Stop."))
+    assert "\\x1b[2J here" in found and len(found) < 1_000 and found.endswith("\n  Stop.")
+    assert printable("a\tb\nü 漢") == "a\tb\nü 漢"
+    with pytest.raises(ValueError, match=r"^dendrax: mode=int\(\.\.\.\) is not known"):
+        one_of("mode", 16**9_000, ("min", "max"))
+    with pytest.raises(ValueError, match=r"x=1000.* \(401 characters\) must be a finite number"):
+        positive("x", 10**400)

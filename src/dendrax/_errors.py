@@ -9,6 +9,7 @@ import contextvars
 import difflib
 import functools
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _OURS = "_dendrax"
+MAX_LINE = 1000  # characters of a message's line
 _public_function = contextvars.ContextVar("public_function", default="dendrax")
 _called_by = contextvars.ContextVar("called_by", default="dendrax")
 
@@ -77,7 +79,7 @@ def complain(
         lines.append(f"  at {source}")
     if remedy:
         lines.append(f"  {remedy}")
-    problem_found = kind("\n".join(lines))
+    problem_found = kind(printable("\n".join(lines)))
     problem_found.__dict__[_OURS] = True
     return problem_found
 
@@ -103,7 +105,7 @@ def one_of(setting: str, value: Any, allowed: tuple[Any, ...]) -> None:
         words = [choice for choice in allowed if isinstance(choice, str)]
         raise complain(
             ValueError,
-            f"{setting}={value!r} is not known.{nearest(value, words)}",
+            f"{setting}={in_short(value)} is not known.{nearest(value, words)}",
             remedy=f"Use one of: {choices}.",
         )
 
@@ -130,3 +132,23 @@ def close_words(word: Any, words: Iterable[str], most: int = 1) -> list[str]:
 def shortened(text: str) -> str:
     """As much of it as a message has room for."""
     return text if len(text) <= 80 else f"{text[:60]}... ({len(text):,} characters)"
+
+
+def in_short(value: Any) -> str:
+    """A value as a message shows it. Python does not write integers of thousands of digits."""
+    try:
+        return shortened(repr(value))
+    except ValueError:
+        return f"{type(value).__name__}(...)"
+
+
+def printable(text: str) -> str:
+    """What others wrote, for a terminal: no control characters, and no line of a page's length."""
+    shown = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], text)
+    return "\n".join(map(_line_in_short, shown.split("\n")))
+
+
+def _line_in_short(line: str) -> str:
+    if len(line) <= MAX_LINE:
+        return line
+    return f"{line[: MAX_LINE // 2]} ... ({len(line):,} characters) ... {line[-MAX_LINE // 4 :]}"

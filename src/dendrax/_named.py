@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dendrax._errors import complain, is_ours, nearest, shortened
+from dendrax._errors import complain, in_short, is_ours, nearest, shortened
 from dendrax._user_code import attribute_of, imported, rules
 from dendrax.rules import Rule
 
@@ -110,7 +110,7 @@ def find_named(named: Named, known: Mapping[str, Callable[..., Any]]) -> Callabl
         return function
     raise complain(
         ValueError,
-        f"there is no {named.section} {named.name!r}.{nearest(named.name, known)}",
+        f"there is no {named.section} {shortened(named.name)!r}.{nearest(named.name, known)}",
         remedy=f"There are: {', '.join(known)}; or your own, as path/to/file.py:function.",
     )
 
@@ -120,16 +120,23 @@ def _resolve_module(named: Named, module: str) -> str:
     if named.beside is None:
         return module
     path = pathlib.PurePath(module)
-    inside = (named.beside / path).resolve().is_relative_to(named.beside.resolve())
+    inside = _is_below(named.beside / path, named.beside)
     if path.suffix != ".py" or path.is_absolute() or ".." in path.parts or not inside:
         raise complain(
             ValueError,
-            f"the file of the plan names the {named.section} {named.name!r}, which is not beside "
-            "it.",
+            f"the file of the plan names the {named.section} {shortened(named.name)!r}, which is "
+            "not beside it.",
             remedy=f"In a file, code is named by a file in the same folder, such as "
             f"my_{named.section}.py:function; name other code on the command line or in Python.",
         )
     return str(named.beside / path)
+
+
+def _is_below(path: pathlib.Path, folder: pathlib.Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL in it, links in a circle
+        return False
 
 
 def _check_defined_in(named: Named, module: Any, function: Callable[..., Any]) -> None:
@@ -137,8 +144,8 @@ def _check_defined_in(named: Named, module: Any, function: Callable[..., Any]) -
     if getattr(function, "__module__", None) != module.__name__:
         raise complain(
             ValueError,
-            f"the file of the plan names the {named.section} {named.name!r}, which that file only "
-            "imports.",
+            f"the file of the plan names the {named.section} {shortened(named.name)!r}, which that "
+            "file only imports.",
             remedy="Define a function in the file that calls it, and name that.",
         )
 
@@ -226,6 +233,6 @@ def check_keys(where: str, keys: Iterable[str], allowed: Iterable[str]) -> None:
         if key not in allowed:
             raise complain(
                 ValueError,
-                f"{where} has no setting {key!r}.{nearest(key, allowed)}",
+                f"{where} has no setting {in_short(key)}.{nearest(key, allowed)}",
                 remedy=f"Its settings: {', '.join(allowed) or 'none'}.",
             )

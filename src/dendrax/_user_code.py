@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import pathlib
 import sys
 import sysconfig
@@ -32,7 +33,7 @@ def imported(name: str) -> Any:
         sys.path.insert(0, here)
     path = pathlib.Path(name)
     is_file = path.suffix == ".py"
-    if is_file and not path.is_file():
+    if is_file and not os.path.isfile(path):  # a path too long, or with a NUL, is none either
         raise BadInput(f"there is no file {path}.")
     try:
         return _loaded(path) if is_file else importlib.import_module(name)
@@ -78,6 +79,12 @@ def told(problem: BaseException) -> str:
     """What went wrong, and on which line of the user's."""
     place = users_line(problem)
     return f"{type(problem).__name__}: {problem}" + f"\n  at {place}" * bool(place)
+
+
+def ended(problem: SystemExit) -> str:
+    """That the user's code ended the program, and on which line."""
+    place = users_line(problem)
+    return f"your code ended the program (SystemExit: {problem})." + f"\n  at {place}" * bool(place)
 
 
 def users_line(problem: BaseException) -> str:

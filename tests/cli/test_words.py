@@ -1,6 +1,7 @@
 """Words on the command line: completed, explained, and answered with the nearest one."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ import typer
 from typer.main import get_command
 
 from dendrax import _words
-from dendrax.cli import _group
+from dendrax.cli import _group, main
 from dendrax.cli._main import _SETTINGS, app
 from dendrax.train import Settings
 from dendrax.train._plan import USUAL
@@ -183,3 +184,63 @@ def test_suggestions_are_never_empty():
     assert _group.suggestion("cnnn", ["cnn", "rnn"]) == "Did you mean 'cnn' or 'rnn'?"
     assert _group.suggestion("qqq", ["cnn", "rnn"]) == "There are: cnn, rnn."
     assert _group.suggestion("qqq", []) == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (["show", "own.py:end"], r"calling 'own.py:end': your code ended the program \(SystemExit"),
+        (["show", "own.py:f", "--args", "exit(0)"], r"--args 'exit\(0\)': your code ended the"),
+        (["show", "own.py:leave"], r"your code ended the program \(SystemExit: 0\).\n  at .*own"),
+        (["show", "own.py:f", "--args", "-" * 20_000], r"--args '-----.*\(20,000 characters\)'"),
+        (["show", "own.py:f", "--argnums", "9" * 5_000], r"--argnums '999.*\(5,000 characters\)'"),
+        (["show", "x" * 20_000], r"'xxxxx.*\(20,000 characters\)' names no function"),
+        (["show", "-" * 20_000], r"there is no option ------.*\(20,000 characters\)"),
+        (["train", "--out", ""], r"--out '' is not a path. The current folder is '\.'"),
+        (["train", "--out="], r"--out '' is not a path. The current folder is '\.'"),
+        (["train", "--resume", "--out", "a\x1b[2J"], r"no run in a\\x1b\[2J to go on with"),
+        (["train", "/x" * 2_500], r"cannot read /x/x.* \(5,0.. characters\)"),
+    ],
+)
+def test_hostile_words(dendrax, tmp_path, monkeypatch, words, match):
+    """A few lines, an exit code, and nothing on the disk."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(
+        "def f(x=1.0): return x\ndef leave(x=1.0): raise SystemExit(0)\n"
+        "def end(): raise SystemExit(0)\n"
+    )
+    shown = dendrax(*words)
+    assert shown.code not in (0, None) and re.search(match, shown.stderr), shown.stderr
+    assert len(shown.stderr) < 1_500 and len(shown.stderr.splitlines()) < 12
+    assert {path.name for path in tmp_path.iterdir()} <= {"own.py", "__pycache__"}
+
+
+@pytest.mark.parametrize(
+    ("problem", "match"),
+    [
+        (OSError(28, "No space left on device"), r"dendrax: No space left on device\.\n"),
+        (PermissionError(13, "Permission denied", "a\x1bb"), r"a\\x1bb: Permission denied\.\n"),
+        (RuntimeError("Unable to initialize backend 'nosuch'"), r"JAX does not start. Unable"),
+    ],
+)
+def test_what_the_system_says_is_a_sentence(monkeypatch, problem, match):
+    """The last resort: no traceback for a path, a terminal or a device of the user's."""
+
+    def fail():
+        raise problem
+
+    monkeypatch.setattr("dendrax.cli._main.app", fail)
+    monkeypatch.setattr(sys, "argv", ["dendrax", "data"])
+    with pytest.raises(SystemExit, match=match):
+        main()
+
+
+def test_a_current_folder_that_is_gone(monkeypatch):
+    def gone():
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr("os.getcwd", gone)
+    monkeypatch.setattr("dendrax.cli._main.app", gone)
+    monkeypatch.setattr(sys, "argv", ["dendrax", "data"])
+    with pytest.raises(SystemExit, match=r"the current folder does not exist any more"):
+        main()

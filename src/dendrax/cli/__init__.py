@@ -2,9 +2,10 @@
 
 import contextlib
 import io
+import os
 import sys
 
-from dendrax._errors import is_ours
+from dendrax._errors import is_ours, printable
 from dendrax._extras import require_extra
 
 LEAST_ADDRESS_SPACE = 2_000_000_000  # bytes; with less, XLA's threads end the process by an abort
@@ -26,14 +27,27 @@ def main() -> None:
         sys.exit(130)
     except MemoryError as problem:
         sys.exit(f"dendrax: there is not enough memory{f' ({problem})' * bool(str(problem))}.")
+    except OSError as problem:  # nobody has said more: a path, a terminal, a limit of the user's
+        sys.exit(printable(_words_of(problem)))
     except ImportError as problem:
         if not is_ours(problem):
             raise
         sys.exit(str(problem))
     except RuntimeError as problem:  # XLA's way to say it
-        if "RESOURCE_EXHAUSTED" not in str(problem):
-            raise
-        sys.exit(f"dendrax: there is not enough memory ({str(problem).splitlines()[0]}).")
+        if "RESOURCE_EXHAUSTED" in str(problem):
+            sys.exit(f"dendrax: there is not enough memory ({str(problem).splitlines()[0]}).")
+        if "Unable to initialize backend" in str(problem):  # JAX says itself what to do
+            sys.exit(printable(f"dendrax: JAX does not start. {problem}"))
+        raise
+
+
+def _words_of(problem: OSError) -> str:
+    try:
+        os.getcwd()
+    except OSError:
+        return "dendrax: the current folder does not exist any more.\n  Change to one that does: cd"
+    what = f"{problem.filename}: " if problem.filename else ""
+    return f"dendrax: {what}{problem.strerror or problem}.\n  Choose another path."
 
 
 def _check_address_space() -> None:

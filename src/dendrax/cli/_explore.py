@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from dendrax._errors import speaking_as
+from dendrax._errors import shortened, speaking_as
 from dendrax._named import find_rule, read_named
 from dendrax._user_code import BadInput
 from dendrax._words import Vertices
@@ -63,5 +63,7 @@ def numbers(text: str) -> int | tuple[int, ...]:
     try:
         found = tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise BadInput(f"--argnums '{text}' is not a number, or numbers with commas.") from None
+        raise BadInput(
+            f"--argnums '{shortened(text)}' is not a number, or numbers with commas."
+        ) from None
     return found[0] if len(found) == 1 else found

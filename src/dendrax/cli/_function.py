@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import dendrax
-from dendrax._errors import nearest
-from dendrax._user_code import BadInput, attribute_of, imported, told
+from dendrax._errors import nearest, shortened
+from dendrax._user_code import BadInput, attribute_of, ended, imported, told
 from dendrax.models import PROBLEMS, problem
 
 
@@ -41,8 +41,9 @@ def find_function(spec: str, arguments: str | None) -> Function:
     module_name, _, attribute = spec.rpartition(":")
     if not module_name or not attribute:
         raise BadInput(
-            f"'{spec}' names no function.{nearest(spec, PROBLEMS)} Write module:function or "
-            f"path/to/file.py:function, or one of dendrax' own models: {', '.join(PROBLEMS)}."
+            f"'{shortened(spec)}' names no function.{nearest(spec, PROBLEMS)} Write "
+            "module:function or path/to/file.py:function, or one of dendrax' own models: "
+            f"{', '.join(PROBLEMS)}."
         )
     module = imported(module_name)
     fun = attribute_of(module, module_name, attribute)
@@ -100,6 +101,8 @@ def _check_arguments(spec: str, fun: Callable[..., Any], args: tuple[Any, ...]) 
 def _called(spec: str, fun: Callable[..., Any]) -> Any:
     try:
         return fun()
+    except SystemExit as problem:
+        raise BadInput(f"calling '{spec}': {ended(problem)}") from None
     except Exception as problem:
         raise BadInput(f"calling '{spec}' failed: {told(problem)}") from problem
 
@@ -108,5 +111,7 @@ def evaluated(text: str, names: Mapping[str, Any], option: str) -> Any:
     """A Python expression of the user's."""
     try:
         return eval(text, dict(names))
+    except SystemExit as problem:
+        raise BadInput(f"{option} '{shortened(text)}': {ended(problem)}") from None
     except Exception as problem:
-        raise BadInput(f"{option} '{text}': {told(problem)}") from problem
+        raise BadInput(f"{option} '{shortened(text)}': {told(problem)}") from problem

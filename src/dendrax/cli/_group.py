@@ -5,6 +5,7 @@ JAX is not imported here: who mistypes, or presses the tabulator key, does not w
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -14,7 +15,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from dendrax._errors import nearest
+from dendrax._errors import nearest, printable, shortened
 
 _CHOICE = re.compile(r"'(?P<given>[^']*)' is not one of (?P<known>.+)", re.DOTALL)
 
@@ -41,6 +42,8 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
+        if "--out=" in args or ("--out", "") in itertools.pairwise(args):
+            ctx.fail("--out '' is not a path. The current folder is '.'.")
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             if not ctx.resilient_parsing:
                 ctx.fail(
@@ -62,7 +65,7 @@ def refuse(problem: Any) -> NoReturn:
         command = "dendrax" if context is None else context.command_path
         text = f"{command}: {sentence(problem, context)}\n  {command} --help shows how it is used."
         console = Console(stderr=True, highlight=False)
-        console.print(text, style="red", markup=False, soft_wrap=True)
+        console.print(printable(text), style="red", markup=False, soft_wrap=True)
     sys.exit(problem.exit_code)
 
 
@@ -70,7 +73,9 @@ def sentence(problem: Any, context: Any) -> str:
     """A sentence, with the nearest of what there is, or else all of it."""
     if hasattr(problem, "possibilities"):
         name = problem.option_name
-        return f"there is no option {name}. {suggestion(name, _options(context))}".rstrip()
+        return (
+            f"there is no option {shortened(name)}. {suggestion(name, _options(context))}".rstrip()
+        )
     text = " ".join(problem.format_message().split()).replace(": Value error, ", ": ")
     if found := _CHOICE.search(text):
         known = re.findall(r"'([^']*)'", found["known"])

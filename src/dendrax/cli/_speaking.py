@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console
 
-from dendrax._errors import is_ours
-from dendrax._user_code import BadInput, told, users_line
+from dendrax._errors import is_ours, printable
+from dendrax._user_code import BadInput, ended, told, users_line
 
 
 def say(console: Console, text: str, style: str = "bold") -> None:
     """A line, as it is."""
-    console.print(text, style=style, markup=False, soft_wrap=True)
+    console.print(printable(text), style=style, markup=False, soft_wrap=True)
 
 
 def stop(console: Console, text: str) -> None:
@@ -35,6 +35,8 @@ def speaking(
         yield
     except BadInput as problem:
         leave(console, f"dendrax: {problem}")
+    except SystemExit as problem:  # nothing of ours ends the program in here
+        leave(console, f"dendrax: {what}{ended(problem)}")
     except Exception as problem:
         if is_ours(problem):
             leave(console, str(problem.args[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
+from dendrax._errors import printable
 from dendrax._extras import require_extra
 from dendrax.train._engine import Moment
 
@@ -57,7 +58,11 @@ class Bar:
         if not self._entered:
             if self._title:
                 self._progress.console.print(
-                    self._title, style="bold", markup=False, highlight=False, soft_wrap=True
+                    printable(self._title),
+                    style="bold",
+                    markup=False,
+                    highlight=False,
+                    soft_wrap=True,
                 )
             self._progress.start()
         self._entered += 1
