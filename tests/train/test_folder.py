@@ -207,3 +207,45 @@ def test_a_folder_that_vanishes(tmp_path):
 
 def test_resuming_nothing_begins(tmp_path, finished):
     assert bits(fit(tmp_path / "new", resume=True).model) == finished[1]
+
+
+def test_a_users_folder_between_the_checkpoints_is_found_before_anything_is_written(run):
+    (run / "last" / "1").mkdir()
+    (run / "last" / "1" / "precious.txt").write_text("mine")
+    before = contents(run)
+    with pytest.raises(ValueError, match=r"last/1 is no checkpoint.*\n  Nothing was changed"):
+        fit(run, resume=True, epochs=9)
+    assert contents(run) == before
+
+
+@pytest.mark.parametrize("name", ["last", "best"])
+def test_checkpoints_with_a_pipe_or_a_link_inside(run, name):
+    for step in (run / "last").iterdir():  # there is no other to go on from
+        if step.name != "24":
+            shutil.rmtree(step)
+    (record,) = (run / name).glob("*/record/metadata")
+    for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
+        record.unlink()
+        make(record)
+        with pytest.raises(ValueError, match=r"is a (pipe or a device|link), not a file"):
+            fit(run, resume=True, epochs=9)
+
+
+def test_checkpoints_that_may_not_be_listed(run, monkeypatch):
+    """They looked like none, and the run began anew. By a fake: tests may run as root."""
+    usual = os.listdir
+
+    def listdir(path="."):
+        if str(path).endswith("last"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return usual(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    with pytest.raises(PermissionError, match=r"cannot write to .*: Permission denied"):
+        fit(run, resume=True, epochs=9)
+
+
+def test_a_path_that_checkpoints_cannot_have(tmp_path):
+    with pytest.raises(ValueError, match=r"(?s)has letters that .* PYTHONUTF8=1"):
+        fit(tmp_path / os.fsdecode(b"a\xff"))
+    assert not list(tmp_path.iterdir())

@@ -19,6 +19,7 @@ from dendrax._errors import complain, speaking_as
 from dendrax._named import find_rule
 from dendrax.cli._speaking import say, speaking
 from dendrax.draw._structure import rule_text
+from dendrax.train._folder import CURVES
 from dendrax.train._launch import INTERRUPTED
 from dendrax.train._plan import Plan, plan_of_run
 
@@ -80,8 +81,8 @@ def _finish(console: Console, found: train.Fitted, out: pathlib.Path) -> None:
         console.print(_table(found))
     with contextlib.suppress(ImportError):  # plots are an extra
         if found.history:
-            train.curves(found.history, out / "curves.svg")
-            say(console, f"The curves: {out / 'curves.svg'}")
+            train.curves(found.history, out / CURVES)
+            say(console, f"The curves: {out / CURVES}")
     best = f", the best in {out / 'best' / str(found.best_step)}" if found.best_step else ""
     say(console, f"The checkpoints: {out / 'last'}{best}")
     if found.skipped:

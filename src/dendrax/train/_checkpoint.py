@@ -68,9 +68,9 @@ class Checkpoints:
         """
         if self._manager is None or (to_write and not self._writes):
             self.close()
-            self._check_files()
+            self.check_files()
             if to_write:
-                self._check_folders()
+                self.check_older(self.steps())
             options = self._ocp.CheckpointManagerOptions(
                 max_to_keep=self._keep,
                 enable_async_checkpointing=False,
@@ -80,7 +80,7 @@ class Checkpoints:
             self._writes = to_write
         return self._manager
 
-    def _check_files(self) -> None:
+    def check_files(self) -> None:
         """Orbax opens what it finds: it would wait for a pipe, and read any size."""
         for path in self.folder.rglob("*"):
             if problem := _problem_of(path):
@@ -90,9 +90,9 @@ class Checkpoints:
                     remedy="Nothing was changed. Move it elsewhere, and go on with resume.",
                 )
 
-    def _check_folders(self) -> None:
+    def check_older(self, steps: Iterable[int]) -> None:
         """Orbax deletes the oldest folders whose names are numbers, whosever they are."""
-        for path in (self.folder / str(step) for step in self.steps()):
+        for path in (self.folder / str(step) for step in steps):
             if not (path / "record").is_dir():
                 raise complain(
                     ValueError,
@@ -162,6 +162,7 @@ class Checkpoints:
 
     def check_runs(self) -> None:
         """Raise if one of them is the checkpoint of another run; damaged ones do not tell."""
+        self.check_files()
         for step in self.steps():
             with contextlib.suppress(Damaged):
                 self._check_run(step, self._record(step).run)

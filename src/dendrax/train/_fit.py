@@ -193,6 +193,8 @@ def _go_on(run: Run, folder: Folder, begun: State) -> None:
             "no checkpoint can be read.\n  " + "\n  ".join(problems.values()),
             remedy="Nothing was changed. Restore one from a copy, or choose another folder.",
         )
+    if found is not None:
+        folder.last.check_older(step for step in folder.last.steps() if step < found.step)
     moved = folder.last.set_aside(problems)
     for problem, aside in zip(problems.values(), moved, strict=True):
         assert found is not None

@@ -2,6 +2,7 @@
 
 - ``run.json``: what the run is, to be compared when it goes on.
 - ``metrics.jsonl``: a line for every point of the curve.
+- ``curves.svg``: these points, if the run was one of ``dendrax train``.
 - ``last/``, ``best/``: checkpoints, by the number of updates.
 - ``last-damaged/``: checkpoints that could not be read, set aside.
 - ``best-later/``: those from after the point from which a killed run went on, set aside.
@@ -11,6 +12,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 from collections.abc import Mapping
 from typing import IO, Any
@@ -23,6 +25,7 @@ from dendrax.train._disk import writing
 RECORD = "run.json"
 JOURNAL = "metrics.jsonl"
 LOCK = ".lock"
+CURVES = "curves.svg"
 MAX_RECORD_BYTES = 1_000_000  # bytes of a record
 KINDS = {
     LOCK: pathlib.Path.is_file,
@@ -31,6 +34,7 @@ KINDS = {
     "best": pathlib.Path.is_dir,
     "last-damaged": pathlib.Path.is_dir,
     "best-later": pathlib.Path.is_dir,
+    CURVES: pathlib.Path.is_file,
 }
 CODE = "sha256 of code"  # of the user's files: of the model, of the data, ...
 # What may change between the parts of one run.
@@ -57,6 +61,7 @@ class Folder:
 
         Returns what is known of the run in it.
         """
+        self._check_name()
         with writing(self.path):
             known = read_about(self.path)
             if known is None and self.path.exists() and self._others():
@@ -91,6 +96,20 @@ class Folder:
                     f"{path} is not {kind} of its own.",
                     remedy="Nothing was changed. Move it elsewhere, and go on with resume.",
                 )
+            if path.is_dir():
+                os.listdir(path)  # one that may not be read looks as if it were empty
+
+    def _check_name(self) -> None:
+        """The library that stores arrays takes a path as UTF-8."""
+        try:
+            str(self.path.absolute()).encode()
+        except UnicodeEncodeError:
+            raise complain(
+                ValueError,
+                f"{self.path} has letters that checkpoints cannot have in their path.",
+                remedy="Choose another folder; or set PYTHONUTF8=1 if the name is written in "
+                "UTF-8, and the locale is not.",
+            ) from None
 
     def claim(self, *, resume: bool) -> None:
         """Keep every other run out of the folder, until this one closes it or dies."""
@@ -189,9 +208,9 @@ def fixed_settings(about: Mapping[str, Any]) -> dict[str, Any]:
 def read_about(folder: pathlib.Path) -> dict[str, Any] | None:
     """What the run in a folder is; ``None`` if there is none."""
     record = folder / RECORD
-    if not record.exists():
-        return None
     try:
+        if not record.exists():
+            return None
         if (
             not record.is_file() or record.stat().st_size > MAX_RECORD_BYTES
         ):  # a pipe would be waited for

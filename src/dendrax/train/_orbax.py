@@ -35,12 +35,19 @@ def quiet() -> Iterator[None]:
     try:
         yield
     except Exception as problem:
+        _hush_threads()
         _let_go(problem)
         gc.collect()  # asyncio complains when a task is collected: let it be now
         raise
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+@functools.cache
+def _hush_threads() -> None:
+    """Threads of orbax may log what was raised when we are no longer quiet."""
+    logging.getLogger("absl").addFilter(lambda found: "_SignalingThread" not in found.getMessage())
 
 
 def _let_go(problem: BaseException | None) -> None:
