@@ -135,6 +135,7 @@ def array_file(header: str, content: bytes = b"") -> bytes:
         (b"\x93NUMPY\x09\x00", r"an array of version \(9, 0\)"),
         (b"GIF89a", "is damaged"),
         (array_file("{("), "is damaged"),
+        (array_file("{[]: 1, 'descr': '|u1'}"), "a header that cannot be read"),
         (array_file("-" * 110 + "1"), "is damaged"),
     ],
 )

@@ -344,3 +344,54 @@ def test_a_plan_is_its_seed():
     assert bits(found) == bits(again) != bits(other)
     assert models.digest(found) == models.digest(again) != models.digest(other)
     assert jax.tree.structure(found) == jax.tree.structure(other)
+
+
+@pytest.mark.parametrize("setting", ["b1='x'", "b2=[1]", "eps={}"])
+def test_optimizers_with_settings_of_no_use(setting):
+    """Optax itself finds them when the run is under way."""
+    named = read_named("optimizer", f"adam({setting})")
+    with pytest.raises(ValueError, match=r"(?s)optimizer adam\(.*\) makes no update: .*settings"):
+        find_optimizer(named, Named("schedule", "constant"), ZIL(), 10)
+
+
+@pytest.mark.parametrize("half_life", [0, -1, "'x'", "1e999"])
+def test_half_lives_of_no_use(half_life):
+    schedule = read_named("schedule", f"exponential(half_life={half_life})")
+    with pytest.raises(ValueError, match=r"half_life=.* must be a finite number above 0"):
+        find_optimizer(None, schedule, ZIL(), 10)
+
+
+@pytest.mark.parametrize(
+    ("written", "match"),
+    [
+        (r'rule = "a\u0000.py:build"', r"rule 'a\\x00\.py:build', which is not beside it"),
+        (f'"{"k" * 15_000}" = 1', r"the plan has no setting 'kkk.*\(15,002 characters\)"),
+        (f"[train]\nseed = 0x{'f' * 9_000}", r"seed=int\(\.\.\.\) must be an integer from 0"),
+        (f'model = "{"m" * 9_000}"', r"there is no model 'mmm.*\(9,000 characters\)"),
+    ],
+)
+def test_plans_that_hold_too_much(tmp_path, written, match):
+    (tmp_path / "plan.toml").write_text(written)
+    with pytest.raises(ValueError, match=match) as problem:
+        train.plan(tmp_path / "plan.toml")
+    assert len(str(problem.value)) < 1_500
+
+
+@pytest.mark.parametrize(
+    ("folder", "match"),
+    [
+        ("a\0b", r"folder='a\\x00b' is not a path"),
+        ("~nosuchuser/x", r"there is no home folder ~nosuchuser"),
+        ("x" * 300, r"run\.json cannot be read: File name too long"),
+        ("x/" * 3_000, r"cannot be read: File name too long"),
+    ],
+)
+def test_folders_that_cannot_be(folder, match):
+    with pytest.raises(ValueError, match=match) as problem:
+        plan_of_run(folder)
+    assert len(str(problem.value)) < 1_500
+
+
+def test_curves_of_what_no_run_measured():
+    with pytest.raises(ValueError, match=r"history is not what a run measured"):
+        train.curves([{"a": "b"}])

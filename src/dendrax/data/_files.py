@@ -134,7 +134,10 @@ def _parse_array(content: bytes) -> np.ndarray:
     version = np.lib.format.read_magic(stream)
     if version not in _HEADERS:
         raise ValueError(f"an array of version {version}")
-    shape, fortran, dtype = _HEADERS[version](stream)
+    try:
+        shape, fortran, dtype = _HEADERS[version](stream)
+    except TypeError as problem:  # a header with a dictionary whose keys are lists
+        raise ValueError(f"a header that cannot be read: {problem}") from problem
     held, promised = len(content) - stream.tell(), math.prod(shape) * dtype.itemsize
     if dtype.hasobject:
         raise ValueError("pickled objects, which are not read")

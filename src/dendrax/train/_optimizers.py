@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import optax
 
-from dendrax._errors import complain
+from dendrax._errors import complain, in_short, shortened
 from dendrax._named import Named, call_named, check_settings, find_named
+from dendrax.data._arguments import positive
 from dendrax.rules import IncrementalPC, Rule
 
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
@@ -41,8 +44,9 @@ def _linear(rate: float, total: int, warmup: int = 0, end: float = 0.0) -> Any:
     return down if not warmup else optax.join_schedules([up, down], [warmup])
 
 
-def _exponential(rate: float, total: int, half_life: int = 1000) -> Any:
-    return optax.exponential_decay(rate, half_life, 0.5)
+def _exponential(rate: float, total: int, half_life: float = 1000) -> Any:
+    updates: Any = positive("half_life", half_life)  # half of one is possible, too
+    return optax.exponential_decay(rate, updates, 0.5)
 
 
 SCHEDULES: dict[str, Callable[..., Any]] = {
@@ -70,12 +74,16 @@ def find_optimizer(named: Named | None, schedule: Named, rule: Rule, total: int)
     _check_number("learning_rate", rate)
     rates = call_named(schedule, find_named(schedule, SCHEDULES), rate=rate, total=total)
     chosen = call_named(Named("optimizer", named.name, settings), function, learning_rate=rates)
+    if named.name in OPTIMIZERS:
+        _check_works(named, chosen)
     if clip is not None:
         _check_number("clip", clip)
         chosen = optax.chain(optax.clip_by_global_norm(clip), chosen)
     if accumulate is not None:
         if not isinstance(accumulate, int) or accumulate < 1:
-            raise complain(ValueError, f"optimizer accumulate={accumulate!r} must be 1 or more.")
+            raise complain(
+                ValueError, f"optimizer accumulate={in_short(accumulate)} must be 1 or more."
+            )
         chosen = optax.MultiSteps(chosen, accumulate)
     return chosen
 
@@ -91,6 +99,20 @@ def _for_incremental(named: Named | None, rule: IncrementalPC) -> Any:
     return optax.sgd(rule.learning_rate)
 
 
+def _check_works(named: Named, optimizer: Any) -> None:
+    """Optax looks at its settings only when it makes an update; nothing is computed here."""
+    weight = jax.ShapeDtypeStruct((2,), jnp.float32)
+    try:
+        jax.eval_shape(lambda w: optimizer.update(w, optimizer.init(w), w), weight)
+    except Exception as problem:
+        reason = (str(problem).splitlines() or [type(problem).__name__])[0].rstrip(".")
+        raise complain(
+            ValueError,
+            f"optimizer {shortened(str(named))} makes no update: {reason}.",
+            remedy="Look at its settings.",
+        ) from problem
+
+
 def _check_number(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise complain(ValueError, f"optimizer {name}={value!r} must be a number above 0.")
+        raise complain(ValueError, f"optimizer {name}={in_short(value)} must be a number above 0.")

@@ -31,7 +31,7 @@ from typing import Any
 import jax
 
 from dendrax._atomic import is_special
-from dendrax._errors import complain, is_ours, one_of, public
+from dendrax._errors import complain, in_short, is_ours, one_of, public, shortened
 from dendrax._named import (
     Named,
     check_keys,
@@ -203,8 +203,8 @@ def _check_shipped(named: Named, folder: str | os.PathLike[str]) -> None:
     if named.name not in _shipped()[named.section]:
         raise complain(
             ValueError,
-            f"the run in {folder} has the {named.section} {named.name!r}, which dendrax does not "
-            "ship, and code that a folder names is not run.",
+            f"the run in {folder} has the {named.section} {shortened(named.name)!r}, which dendrax "
+            "does not ship, and code that a folder names is not run.",
             remedy=f"If it is yours, name it as the run was begun: --{named.section} "
             "file.py:function, or the file of the plan.",
         )
@@ -251,5 +251,5 @@ def _read(
 
 def _table(name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise complain(ValueError, f"[{name}] must be a table of settings, got {value!r}.")
+        raise complain(ValueError, f"[{name}] must be a table of settings, got {in_short(value)}.")
     return value

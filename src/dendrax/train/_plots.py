@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,12 @@ def curves(
         history = read_lines(pathlib.Path(history) / "metrics.jsonl")
     if not history:
         raise complain(ValueError, "there is nothing to plot: the run has measured nothing yet.")
+    if not all(isinstance(line, Mapping) and "step" in line for line in history):
+        raise complain(
+            ValueError,
+            "history is not what a run measured: a line of it has no step.",
+            remedy="Pass the history of what dendrax.train.fit returned, or the folder of a run.",
+        )
     names = dict.fromkeys(name for line in history for name in line if name not in _NOT_PLOTTED)
     losses = [name for name in names if name.endswith("loss")]
     panels = [losses, *([name] for name in names if name not in losses)]
