@@ -55,7 +55,7 @@ def test_images_for_which_there_is_no_room(tmp_path, monkeypatch):
 def test_a_text_for_which_there_is_no_room(tmp_path, monkeypatch):
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"ab" * 1000))
     assert len(text(tmp_path / "a.txt.gz").train) == 1800
-    monkeypatch.setattr("dendrax.data._text.available_memory", lambda: 40 * 1500.0)
+    monkeypatch.setattr("dendrax.data._text.available_memory", lambda: 20 * 1500.0)
     with pytest.raises(ValueError, match=r"data\.text: .*a\.txt\.gz holds more than 1\.5 kB"):
         text(tmp_path / "a.txt.gz")
 

@@ -109,3 +109,9 @@ def test_what_is_no_text():
         )
         with pytest.raises(ValueError, match=problem):
             sequences(tokens, 1)
+
+
+def test_more_characters_than_a_text_has(tmp_path):
+    (tmp_path / "all.txt").write_text("".join(map(chr, range(0xE000, 0x30000))), "utf-8")
+    with pytest.raises(ValueError, match=r"has 139,264 different characters; a text has at most"):
+        text(tmp_path / "all.txt")

@@ -382,3 +382,8 @@ def test_the_home_folder(tmp_path, monkeypatch):
 def test_folders_are_made(tmp_path):
     page = dendrax.explore(deep, *ARGS, path=tmp_path / "a" / "b" / "page.html")
     assert page.is_file()
+
+
+def test_more_time_steps_than_can_be_shown(tmp_path):
+    with pytest.raises(ValueError, match=r"IL\(.*takes more time steps .*\n.*num_steps=100000"):
+        dendrax.explore(jnp.sin, 1.0, rule=dendrax.IL(num_steps=10**8), path=tmp_path / "a.html")

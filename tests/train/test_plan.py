@@ -395,3 +395,31 @@ def test_folders_that_cannot_be(folder, match):
 def test_curves_of_what_no_run_measured():
     with pytest.raises(ValueError, match=r"history is not what a run measured"):
         train.curves([{"a": "b"}])
+
+
+def test_an_update_for_which_there_is_no_room(monkeypatch):
+    """Attention over a chapter; nothing is computed to find out."""
+    monkeypatch.setattr("dendrax._memory.available_memory", lambda: 1e9)
+    plan = train.plan(model="transformer", data="moby_dick(length=4000)", train=SHORT)
+    with pytest.raises(MemoryError, match=r"one array of an update would take .* GB, and 1 GB"):
+        plan.fit()
+
+
+def test_attention_over_a_book():
+    with pytest.raises(ValueError, match=r"length=100000 must be an integer from 1 to 10000"):
+        find_data(read_named("data", "moby_dick(length=100000)"))
+
+
+def test_labels_with_gaps(tmp_path):
+    (tmp_path / "own.py").write_text(
+        "import numpy as np\n"
+        "def load(): return np.ones((9, 3)), np.full(9, 10**8), np.ones((9, 3)), np.zeros(9, int)\n"
+    )
+    with pytest.raises(ValueError, match=r"the label 100000000 among 9; labels are counted from"):
+        find_data(Named("data", f"{tmp_path}/own.py:load"))
+
+
+def test_curves_of_thousands_of_names():
+    history = [{"step": 1, **{f"k{n}": 1.0 for n in range(3_000)}}]
+    with pytest.warns(UserWarning, match=r"2,977 of 3,000 measures are left out"):
+        assert len(train.curves(history).axes) == 24

@@ -99,11 +99,11 @@ def _finish(console: Console, found: train.Fitted, out: pathlib.Path) -> None:
 
 
 def _table(found: train.Fitted, most: int = 12) -> Table:
-    """The evaluations, or, if there are none, the losses; of many the last."""
+    """The evaluations, or, if there are none, the losses; of many the last, of names the first."""
     lines = [line for line in found.history if any(key.startswith("test_") for key in line)]
     lines = (lines or found.history)[-most:]
     hidden = ("seconds", "updates_per_second", "epoch")
-    columns = [name for name in lines[-1] if name not in hidden]
+    columns = [name for name in lines[-1] if name not in hidden][:most]
     table = Table()
     for name in columns:
         table.add_column(name.replace("_", " "), justify="right")

@@ -19,7 +19,9 @@ from dendrax.data._arguments import expanded, integer
 from dendrax.data._files import BadFile, read_file
 
 MOBY_DICK = "moby_dick.txt.gz"
-PER_BYTE = 40  # bytes of memory for one of a text, while it becomes indices
+MAX_ALPHABET = 100_000
+PIECE = 2**20  # characters
+PER_BYTE = 20  # bytes of memory for one of a text, while it becomes indices
 
 
 class Text(NamedTuple):
@@ -131,7 +133,20 @@ def _encode(content: str, source: str = "") -> Text:
     if len(content) < 2:
         raise complain(ValueError, f"{source} has no text to learn from and to test on.")
     points = np.frombuffer(content.encode("utf-32-le"), np.uint32)
-    alphabet, tokens = np.unique(points, return_inverse=True)
-    tokens = tokens.astype(np.min_scalar_type(len(alphabet) - 1))
+    # By a table and piece by piece: sorting would take ten times the memory.
+    pieces = np.array_split(points, len(points) // PIECE + 1)
+    table = np.zeros(sys.maxunicode + 1, np.uint32)
+    for piece in pieces:
+        table[piece] = 1
+    alphabet = np.flatnonzero(table)
+    if len(alphabet) > MAX_ALPHABET:
+        raise complain(
+            ValueError,
+            f"{source} has {len(alphabet):,} different characters; a text has at most "
+            f"{MAX_ALPHABET:,}.",
+        )
+    table[alphabet] = np.arange(len(alphabet))
+    small = table.astype(np.min_scalar_type(len(alphabet) - 1))
+    tokens = np.concatenate([small[piece] for piece in pieces])
     split = len(tokens) * 9 // 10
     return Text("".join(map(chr, alphabet)), tokens[:split], tokens[split:])

@@ -51,6 +51,7 @@ from dendrax.draw._structure import (
 )
 from dendrax.rules import ZIL, Rule
 
+MAX_STEPS = 100_000  # of a record; a page shows fewer
 MOST_DYNAMICS = 150  # vertices; the dynamics of more take long to compile
 SCRIPTS = ("payload", "layout", "colours", "pane", "charts", "panel", "controls", "app")
 
@@ -110,6 +111,12 @@ def explore(
         check_rule(one)
     if not 1 <= len(rules) <= 2:
         raise complain(ValueError, f"rule has {len(rules)} rules.", remedy="Give one or two.")
+    if many := [one for one in rules if (getattr(one, "num_steps", None) or 0) > MAX_STEPS]:
+        raise complain(
+            ValueError,
+            f"{rule_text(many[0])} takes more time steps than can be shown.",
+            remedy=f"Take at most num_steps={MAX_STEPS}.",
+        )
     check_writable(path)
     chosen = vertices or ("layer" if any(r.vertices == "layer" for r in rules) else "primitive")
     graph = trace(fun, *args, argnums=argnums, has_aux=has_aux, vertices=chosen)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -59,7 +59,11 @@ def _cifar10(data_dir: str | None = None) -> Corpus:
     return _images(data.cifar10(data_dir=data_dir))
 
 
+MAX_LENGTH = 10_000  # of a sequence; attention masks have the square of it
+
+
 def _tokens(text: data.Text, length: int) -> Corpus:
+    length = integer("length", length, 1, MAX_LENGTH)
     train, test = (
         data.sequences(part, length).astype(np.int32) for part in (text.train, text.test)
     )
@@ -108,6 +112,9 @@ DATA: dict[str, Callable[..., Any]] = {
 }
 
 
+MAX_CLASSES = 100_000  # of fewer labels than that
+
+
 def find_data(named: Named) -> Corpus:
     """Ours, or what a function of the user's returns: four arrays."""
     found = call_named(named, find_named(named, DATA))
@@ -147,6 +154,11 @@ def _check_own(named: Named, *arrays: np.ndarray) -> None:
         wrong = "an array without samples"
     elif min(labels.min(), test_labels.min()) < 0:
         wrong = f"the label {min(labels.min(), test_labels.min())}; labels are counted from 0"
+    elif max(labels.max(), test_labels.max()) >= max(MAX_CLASSES, labels.size):
+        largest = max(labels.max(), test_labels.max())
+        wrong = (
+            f"the label {largest} among {labels.size:,}; labels are counted from 0, without gaps"
+        )
     elif inputs.shape[1:] != test_inputs.shape[1:]:
         wrong = f"inputs of shape {inputs.shape[1:]}, and test inputs of {test_inputs.shape[1:]}"
     if wrong:
@@ -322,6 +334,35 @@ def loss_of(corpus: Corpus) -> Callable[..., Any]:
         return models.cross_entropy_loss(model, inputs, target)
 
     return loss
+
+
+def check_update(model: Any, corpus: Corpus, batch_size: int) -> None:
+    """Raise if one array of an update has no room; nothing is computed."""
+    inputs, labels = (
+        jax.ShapeDtypeStruct((batch_size, *np.shape(part)[1:]), part.dtype)
+        for part in corpus.train[np.arange(1)]
+    )
+    loss = loss_of(corpus)
+    jaxpr = jax.make_jaxpr(lambda x, y: loss(model, x, y))(inputs, labels).jaxpr
+    largest = max(map(size_of, _made_in(jaxpr)), default=0)
+    check_memory(
+        "one array of an update",
+        largest,
+        remedy="Use a smaller batch_size; of a text, a smaller length.",
+    )
+
+
+def _made_in(jaxpr: Any) -> Iterator[Any]:
+    """The types of all arrays that a program makes, in its parts, too."""
+    for equation in jaxpr.eqns:
+        yield from (v.aval for v in equation.outvars if hasattr(v.aval, "shape"))
+        inside = jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program)
+        for part in filter(_is_program, inside):
+            yield from _made_in(part)
+
+
+def _is_program(value: Any) -> bool:
+    return hasattr(value, "eqns")
 
 
 def measure_of(corpus: Corpus) -> Callable[..., dict[str, Any]]:

@@ -44,7 +44,15 @@ from dendrax._named import (
 from dendrax._user_code import rules
 from dendrax._words import VERTICES, Vertices
 from dendrax.data._arguments import expanded
-from dendrax.train._catalogue import DATA, MODELS, find_data, find_model, loss_of, measure_of
+from dendrax.train._catalogue import (
+    DATA,
+    MODELS,
+    check_update,
+    find_data,
+    find_model,
+    loss_of,
+    measure_of,
+)
 from dendrax.train._engine import Moment
 from dendrax.train._fit import Fitted, fit
 from dendrax.train._folder import CODE, read_about
@@ -85,6 +93,7 @@ class Plan:
         total = self.settings.total(per_epoch)
         optimizer = find_optimizer(self.optimizer, self.schedule, rule, total)
         model = find_model(self.model, corpus, jax.random.key(self.settings.seed))
+        check_update(model, corpus, self.settings.batch_size)
         return fit(
             model,
             loss_of(corpus),

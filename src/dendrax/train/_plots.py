@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from dendrax._errors import complain, public
+from dendrax._errors import complain, public, warn
 from dendrax.draw._figures import save_figure
 from dendrax.draw._paint import matplotlib_or_complain
 from dendrax.train._journal import Line, read_lines
 
+MAX_PANELS = 24
 _NOT_PLOTTED = ("step", "epoch", "seconds", "updates_per_second")
 
 
@@ -51,7 +52,9 @@ def curves(
         )
     names = dict.fromkeys(name for line in history for name in line if name not in _NOT_PLOTTED)
     losses = [name for name in names if name.endswith("loss")]
-    panels = [losses, *([name] for name in names if name not in losses)]
+    panels = [losses[:MAX_PANELS], *([name] for name in names if name not in losses)][:MAX_PANELS]
+    if missing := len(names) - sum(map(len, panels)):
+        warn(f"{missing:,} of {len(names):,} measures are left out: there is no room for more.")
     figure = matplotlib_or_complain().Figure(figsize=(5.6, 2.4 * len(panels)), layout="constrained")
     for axes, panel in zip(np.ravel(figure.subplots(len(panels), 1)), panels, strict=True):
         _paint(axes, history, panel)
