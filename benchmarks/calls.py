@@ -19,8 +19,8 @@ from rich.table import Table
 
 import dendrax
 from benchmarks.timing import interleaved
-from dendrax._words import ProblemName
 from dendrax.models import problem
+from dendrax.support._words import ProblemName
 
 LENGTHS = (500, 5_000, 50_000)
 LOWERED = ("resnet18", "transformer12", "mlp100")

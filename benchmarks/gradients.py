@@ -12,8 +12,8 @@ from rich.table import Table
 
 import dendrax
 from benchmarks.timing import build, interleaved, temporary_bytes
-from dendrax._words import PROBLEM_NAMES, ProblemName
 from dendrax.models import Problem, problem
+from dendrax.support._words import PROBLEM_NAMES, ProblemName
 
 MODELS = PROBLEM_NAMES
 

@@ -3,7 +3,7 @@
 Works on a graph whose delays are written out as identity vertices (`LevelledGraph.expand`) or on
 one without any. Value nodes are a dictionary, time is a Python loop, each local derivative is a
 `jax.vjp` of one vertex's function, and the error is carried as PAPER-NOTES says. Shares no code
-with `dendrax._dynamics`.
+with `dendrax.inference._dynamics`.
 """
 
 from typing import Any

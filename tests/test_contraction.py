@@ -7,7 +7,7 @@ import pytest
 from jax import lax
 
 import dendrax
-from dendrax._contraction import Contraction, is_contraction
+from dendrax.local._contraction import Contraction, is_contraction
 
 # shapes of the operands, and their contracted axes
 CASES = {

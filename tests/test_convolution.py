@@ -7,8 +7,9 @@ import pytest
 from jax import lax
 
 import dendrax
-from dendrax import IL, FixedPrediction, _network
-from dendrax._convolution import Convolution, is_convolution
+from dendrax import IL, FixedPrediction
+from dendrax.inference import _network
+from dendrax.local._convolution import Convolution, is_convolution
 from tests.sampling import rotating
 
 LAYOUTS = {

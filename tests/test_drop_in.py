@@ -13,7 +13,9 @@ from jax.experimental import io_callback
 from jax.sharding import Mesh, PartitionSpec
 
 import dendrax
-from dendrax import IL, ZIL, ErrorPC, FixedPrediction, _body, _local
+from dendrax import IL, ZIL, ErrorPC, FixedPrediction
+from dendrax.local import _function as _local
+from dendrax.walk import _body
 from tests.cases.functions import FUNCTIONS, log_density
 from tests.compare import same
 

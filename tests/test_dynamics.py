@@ -9,8 +9,8 @@ import pytest
 
 import dendrax
 from dendrax import ZIL
-from dendrax._graph import Port
-from dendrax._local import linearise
+from dendrax.graph._graph import Port
+from dendrax.local._function import linearise
 from dendrax.models import problem
 from tests.cases.graphs import GRAPHS, TIMED_GRAPHS
 from tests.compare import close, distance, same

@@ -7,8 +7,8 @@ import pytest
 
 import dendrax
 from dendrax import BP, ZIL
-from dendrax._errors import complain, one_of, printable
 from dendrax.data._arguments import positive
+from dendrax.support._errors import complain, one_of, printable
 
 W = np.ones((3, 3))
 

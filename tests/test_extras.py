@@ -9,8 +9,8 @@ import tomllib
 
 import pytest
 
-from dendrax import _extras
-from dendrax._extras import install_command, require_extra, requirements
+from dendrax.support import _extras
+from dendrax.support._extras import install_command, require_extra, requirements
 
 ROOT = pathlib.Path(__file__).parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

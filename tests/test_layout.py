@@ -9,51 +9,22 @@ import dendrax
 
 ROOT = pathlib.Path(dendrax.__file__).parent
 FLOW = (
-    "_words",
     "_compat",
-    "_errors",
-    "_tables",
-    "_extras",
-    "_atomic",
-    "_memory",
-    "_mark",
-    "_follow",
-    "_stage",
-    "_graph",
-    "_local",
-    "_trace",
-    "_open",
-    "_hoist",
-    "_wavefront",
-    "_body",
-    "_scan",
-    "_regions",
-    "_models",
-    "_call",
-    "_flatten",
-    "_layers",
-    "_vertices",
-    "_level",
-    "_check_graph",
-    "_equations",
-    "_contraction",
-    "_convolution",
-    "_network",
-    "_arrivals",
-    "_dynamics",
-    "_rule",
-    "_relax",
+    "support",
+    "graph",
+    "local",
+    "tracing",
+    "vertices",
+    "walk",
+    "inference",
     "rules",
-    "_records",
-    "_gradient",
     "_api",
     "equinox",
     "nnx",
     "certify",
     "placement",
     "draw",
-    "_user_code",
-    "_named",
+    "named",
     "models",
     "data",
     "train",
@@ -102,10 +73,10 @@ def test_only_compat_touches_jax_internals():
         assert not internal or path.name == "_compat.py", f"{path.name} imports {internal}"
 
 
-def test_only_the_local_file_differentiates():
-    """`jax.vjp` only ever on one vertex's own function: no other file of the core may call it."""
+def test_only_the_local_folder_differentiates():
+    """`jax.vjp` only ever on one vertex's own function: no other folder of the core may call it."""
     forbidden = {"grad", "value_and_grad", "vjp", "jvp", "linearize", "linear_transpose"}
-    allowed = {("_local.py", "vjp"), ("check.py", "value_and_grad")}
+    allowed = {("local", "vjp"), ("certify", "value_and_grad")}
     core = [path for path in ROOT.rglob("*.py") if path.parent.name not in OUTSIDE]
     for path in core:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -115,7 +86,8 @@ def test_only_the_local_file_differentiates():
                 and node.value.id == "jax"
                 and node.attr in forbidden
             ):
-                assert (path.name, node.attr) in allowed, f"{path.name} calls jax.{node.attr}"
+                known = (path.parent.name, node.attr) in allowed
+                assert known, f"{path.name} calls jax.{node.attr}"
 
 
 def test_the_core_needs_only_jax_and_numpy():
@@ -146,7 +118,29 @@ def test_the_explorer_does_not_need_the_training():
     assert run.stdout.strip() == "False"
 
 
-def test_every_file_of_the_core_stands_in_the_table():
-    text = (ROOT.parents[1] / "CONTRIBUTING.md").read_text().split("### The files")[1]
-    missing = [path.name for path in ROOT.glob("_[a-z]*.py") if f"`{path.name}`" not in text]
+def test_every_folder_stands_in_the_table():
+    text = (ROOT.parents[1] / "CONTRIBUTING.md").read_text().split("### The folders")[1]
+    rooms = {_room(path) for path in ROOT.rglob("*.py")} - {"__init__"}
+    missing = [name for name in rooms if f"`{name}/`" not in text and f"`{name}.py`" not in text]
     assert not missing
+
+
+def test_every_folder_of_the_core_says_what_it_is_for():
+    """A front door has a docstring and exports, and nothing else."""
+    for name in FLOW[: FLOW.index("_api")]:
+        door = ROOT / name / "__init__.py"
+        if door.exists():
+            first, *rest = ast.parse(door.read_text()).body
+            assert isinstance(first, ast.Expr), f"{name} does not say what it is for"
+            assert all(isinstance(node, ast.ImportFrom) for node in rest), f"{name} does more"
+
+
+def test_folders_of_the_core_are_entered_by_their_front_doors():
+    core = FLOW[FLOW.index("support") : FLOW.index("rules")]
+    for path in ROOT.rglob("*.py"):
+        for name in _imports(path):
+            parts = name.split(".")
+            if parts[0] != "dendrax" or len(parts) < 3 or parts[1] not in core:
+                continue
+            private = parts[2].startswith("_")
+            assert not private or _room(path) == parts[1], f"{path} imports {name}"

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 import dendrax
 from dendrax import ZIL
-from dendrax._check_graph import GraphError, check_expanded, check_graph, check_levelled
-from dendrax._graph import Edge, Graph, Port, Vertex
-from dendrax._level import LevelledGraph, contract_graph
-from dendrax._local import identity
+from dendrax.graph._check import GraphError, check_expanded, check_graph, check_levelled
+from dendrax.graph._graph import Edge, Graph, Port, Vertex, identity
+from dendrax.graph._level import LevelledGraph, contract_graph
 from tests.cases.programs import random_dags
 from tests.compare import same
 

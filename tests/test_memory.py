@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import pytest
 
 import dendrax
-from dendrax import IL, ZIL, _memory
-from dendrax._memory import available_memory, check_memory, in_words, size_of
+from dendrax import IL, ZIL
+from dendrax.support import _memory
+from dendrax.support._memory import available_memory, check_memory, in_words, size_of
 
 
 def loss(w, x):

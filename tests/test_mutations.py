@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 
 import dendrax
-from dendrax import ZIL, _body, _compat, _dynamics, _equations, _level, _local
+from dendrax import ZIL, _compat
+from dendrax.graph import _level
+from dendrax.inference import _dynamics, _equations
+from dendrax.local import _function as _local
 from dendrax.rules import zil
+from dendrax.walk import _body
 from tests.compare import distance, same
 
 
@@ -77,7 +81,7 @@ def test_a_shifted_learning_time(monkeypatch, shift):
 def test_levels_by_minimum_distance(monkeypatch):
     monkeypatch.setattr(_level, "max", min, raising=False)
     graph = dendrax.trace(loss, W, X)
-    with pytest.raises(dendrax._check_graph.GraphError):
+    with pytest.raises(dendrax.graph._check.GraphError):
         dendrax.run(graph, ZIL(), record="energy")
 
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import pytest
 
 import dendrax
-from dendrax import _words
+from dendrax.support import _words
 
 EXTRAS = ("equinox", "optax", "flax", "matplotlib", "orbax", "PIL", "rich", "typer", "ale_py")
 NEEDS = dendrax._NEEDS  # pyright: ignore
@@ -195,12 +195,12 @@ def test_types_of_words_have_names_of_their_own():
 
 
 def test_catalogues_have_what_is_named():
-    from dendrax._user_code import rules
-    from dendrax._vertices import CHOICES
     from dendrax.models._problem import _BUILDERS
+    from dendrax.named._user_code import rules
     from dendrax.rules import Rule
     from dendrax.rules._start import _STARTS
     from dendrax.train import _catalogue, _optimizers
+    from dendrax.vertices._choose import CHOICES
 
     assert tuple(rules()) == _words.RULE_NAMES
     public = {

@@ -6,7 +6,9 @@ import pytest
 
 import dendrax
 from benchmarks.handwritten import WORKLOADS, fixed_prediction, il, loss_function
-from dendrax import IL, FixedPrediction, _contraction, _convolution, _network, _relax
+from dendrax import IL, FixedPrediction
+from dendrax.inference import _network, _relax
+from dendrax.local import _contraction, _convolution
 from dendrax.rules import _descent
 from dendrax.rules import il as il_file
 from tests.compare import distance

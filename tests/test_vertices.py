@@ -8,7 +8,7 @@ import pytest
 
 import dendrax
 from dendrax import IL
-from dendrax._network import evaluate
+from dendrax.inference._network import evaluate
 from dendrax.models import PROBLEMS, problem
 from tests.cases.graphs import GRAPHS
 from tests.compare import close

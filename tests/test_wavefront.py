@@ -8,9 +8,9 @@ from hypothesis import given, settings
 import dendrax
 from dendrax import BP, ZIL
 from dendrax._api import _trace
-from dendrax._gradient import record_graph
-from dendrax._wavefront import send_back
+from dendrax.inference._run import record_graph
 from dendrax.models import PROBLEMS, problem
+from dendrax.walk._wave import send_back
 from tests.cases.graphs import GRAPHS
 from tests.cases.operations import OPERATIONS, Operation, make_args, scalar_loss
 from tests.cases.operations_composed import COMPOSED

@@ -22,7 +22,7 @@ import importlib as _importlib
 import importlib.util as _util
 import typing as _typing
 
-from dendrax._errors import nearest as _nearest
+from dendrax.support import nearest as _nearest
 
 __version__ = "0.1.0"
 
@@ -43,29 +43,28 @@ if _typing.TYPE_CHECKING:  # what follows for editors and type checkers; at run 
     from dendrax._api import trace as trace
     from dendrax._api import value_and_grad as value_and_grad
     from dendrax._api import vjp as vjp
-    from dendrax._gradient import Result as Result
-    from dendrax._graph import Graph as Graph
-    from dendrax._graph import Vertex as Vertex
-    from dendrax._level import LevelledGraph as LevelledGraph
-    from dendrax._mark import vertex as vertex
     from dendrax.certify import Audit as Audit
     from dendrax.certify import Certificate as Certificate
     from dendrax.certify import audit as audit
     from dendrax.certify import check as check
     from dendrax.draw import explore as explore
+    from dendrax.graph import Graph as Graph
+    from dendrax.graph import LevelledGraph as LevelledGraph
+    from dendrax.graph import Vertex as Vertex
+    from dendrax.inference import Result as Result
     from dendrax.rules import BP as BP
     from dendrax.rules import IL as IL
     from dendrax.rules import ZIL as ZIL
     from dendrax.rules import ErrorPC as ErrorPC
     from dendrax.rules import FixedPrediction as FixedPrediction
     from dendrax.rules import IncrementalPC as IncrementalPC
+    from dendrax.tracing import vertex as vertex
 else:  # a checker that saw __getattr__ would believe in any name
     _NAMES = {
         "_api": ("grad", "level", "run", "trace", "value_and_grad", "vjp"),
-        "_gradient": ("Result",),
-        "_graph": ("Graph", "Vertex"),
-        "_level": ("LevelledGraph",),
-        "_mark": ("vertex",),
+        "graph": ("Graph", "LevelledGraph", "Vertex"),
+        "inference": ("Result",),
+        "tracing": ("vertex",),
         "certify": ("Audit", "Certificate", "audit", "check"),
         "draw": ("explore",),
         "rules": ("BP", "IL", "ZIL", "ErrorPC", "FixedPrediction", "IncrementalPC"),

@@ -10,28 +10,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dendrax import (
-    _compat,
-    _regions,  # noqa: F401  (registers how the wave runs inside regions)
-)
-from dendrax._call import (
-    Arguments,
-    Call,
-    check_parameters,
-    check_scalar,
-    flatten_arguments,
-    flatten_models,
-    normalise_argnums,
-    record_call,
-    trace_call,
-    without_aux,
-)
-from dendrax._check_graph import checked
-from dendrax._errors import close_words, complain, one_of, public, speaking_as
-from dendrax._flatten import flatten
-from dendrax._gradient import (
+from dendrax import _compat
+from dendrax.graph import Graph, LevelledGraph, checked, level_graph
+from dendrax.inference import (
+    Relaxation,
     Result,
     as_flat,
+    evaluate,
     flat_target,
     graph_for,
     is_wave,
@@ -39,14 +24,33 @@ from dendrax._gradient import (
     run_over_time,
     run_rule,
 )
-from dendrax._graph import Graph
-from dendrax._level import LevelledGraph, level_graph
-from dendrax._network import evaluate
-from dendrax._relax import Relaxation
-from dendrax._vertices import with_vertices
-from dendrax._wavefront import Tape, send_back
-from dendrax._words import QUANTITIES, RULE_NAMES, VERTICES, Quantity, Vertices
 from dendrax.rules import ZIL, Rule, Timed
+from dendrax.support import (
+    QUANTITIES,
+    RULE_NAMES,
+    VERTICES,
+    Quantity,
+    Vertices,
+    close_words,
+    complain,
+    one_of,
+    public,
+    speaking_as,
+)
+from dendrax.tracing import (
+    Arguments,
+    Call,
+    check_parameters,
+    check_scalar,
+    flatten,
+    flatten_arguments,
+    flatten_models,
+    normalise_argnums,
+    trace_call,
+    without_aux,
+)
+from dendrax.vertices import with_vertices
+from dendrax.walk import Tape, record_call, send_back
 
 
 def value_and_grad(

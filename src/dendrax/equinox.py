@@ -10,10 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dendrax._api import check_settings, value_and_grad
-from dendrax._errors import complain, speaking_as
-from dendrax._extras import require_extra
-from dendrax._words import Vertices
 from dendrax.rules import ZIL, Rule
+from dendrax.support import Vertices, complain, require_extra, speaking_as
 
 with require_extra("dendrax.equinox", "models"):
     import equinox as eqx

@@ -15,11 +15,9 @@ from typing import Any, NamedTuple
 import jax
 
 from dendrax import _api
-from dendrax._call import as_pair, normalise_argnums
-from dendrax._errors import complain, speaking_as
-from dendrax._extras import require_extra
-from dendrax._words import Vertices
 from dendrax.rules import ZIL, Rule
+from dendrax.support import Vertices, complain, require_extra, speaking_as
+from dendrax.tracing import as_pair, normalise_argnums
 
 with require_extra("dendrax.nnx", "nnx"):
     from flax import nnx

@@ -10,9 +10,9 @@ import pytest
 import typer
 from typer.main import get_command
 
-from dendrax import _words
 from dendrax.cli import _group, main
 from dendrax.cli._main import _SETTINGS, app
+from dendrax.support import _words
 from dendrax.train import Settings
 from dendrax.train._plan import USUAL
 

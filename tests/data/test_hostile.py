@@ -46,7 +46,7 @@ def test_images_for_which_there_is_no_room(tmp_path, monkeypatch):
     (tmp_path / "class").mkdir()
     (tmp_path / "class" / "a.png").write_bytes(make.encode(np.zeros((8, 8, 3), np.uint8)))
     folder = ImageFolder(tmp_path, size=8)
-    monkeypatch.setattr("dendrax._memory.available_memory", lambda: 8 * 8 * 3 * 2)
+    monkeypatch.setattr("dendrax.support._memory.available_memory", lambda: 8 * 8 * 3 * 2)
     assert folder.images([0, 0]).shape == (2, 8, 8, 3)
     with pytest.raises(MemoryError, match=r"3 images would take 576 bytes, and 384 bytes are"):
         folder.images([0, 0, 0])

@@ -8,10 +8,10 @@ import pytest
 
 import dendrax
 from dendrax import ZIL
-from dendrax._arrivals import Arrivals
 from dendrax.draw import _drawing, _explore, _record
 from dendrax.draw._layout import place
 from dendrax.draw._plan import plan
+from dendrax.inference._arrivals import Arrivals
 from dendrax.models import problem
 from tests.cases.graphs import GRAPHS
 from tests.draw.browser import index_of, wait_until, written

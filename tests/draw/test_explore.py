@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 import dendrax
 from dendrax import IL, ZIL
-from dendrax._arrivals import arrivals
-from dendrax._gradient import clamp_for
-from dendrax._graph import Port
 from dendrax.draw import _explore, _record
 from dendrax.draw._record import LOST, STEPS, decode, encode, joined
+from dendrax.graph._graph import Port
+from dendrax.inference._arrivals import arrivals
+from dendrax.inference._run import clamp_for
 from dendrax.models import problem
 from tests.sampling import every
 

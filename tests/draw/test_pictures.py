@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 
 import dendrax
 from dendrax import IL, ZIL, draw
-from dendrax._graph import Pictured
 from dendrax.draw import _dot
 from dendrax.draw._plots import wave_sizes
 from dendrax.draw._scene import STYLES, Node, Wire
 from dendrax.draw._structure import rule_text
+from dendrax.graph._graph import Pictured
 from dendrax.models import problem
 
 

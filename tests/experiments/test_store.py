@@ -5,10 +5,10 @@ import json
 import pytest
 from rich.console import Console
 
-from dendrax._atomic import write_atomically
 from dendrax.experiments import PARTS, Library, Paper
 from dendrax.experiments._run import finished, run_cells
 from dendrax.experiments._store import Cell, Store, _digest, finite, is_store
+from dendrax.support._atomic import write_atomically
 
 QUIET = Console(quiet=True)
 

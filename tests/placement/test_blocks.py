@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 import dendrax
-from dendrax._graph import Port
+from dendrax.graph._graph import Port
 from dendrax.models import problem
 from dendrax.placement._blocks import partition
 from dendrax.placement._cut import _balanced, _quieter, choose_cuts, placement_levels, work
@@ -62,7 +62,7 @@ def test_blocks_hold_every_vertex_and_what_it_reads(case, shares_sums):
             from_below = port in parts.home and parts.home[port] == 0
             assert from_below == (port in sent)
         for block in parts.blocks:
-            dendrax._check_graph.check_graph(block.graph)
+            dendrax.graph._check.check_graph(block.graph)
 
 
 def test_an_alias_is_computed_where_it_is_used():

@@ -10,7 +10,7 @@ import pytest
 
 import dendrax
 from dendrax import placement
-from dendrax._graph import Port
+from dendrax.graph._graph import Port
 from dendrax.models import problem
 from dendrax.placement._audit import audit_run
 from dendrax.placement._wires import Wires

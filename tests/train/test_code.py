@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dendrax import train
-from dendrax._named import read_named
+from dendrax.named._named import read_named
 from dendrax.train._checkpoint import FORMAT
 from dendrax.train._plan import plan_of_run
 from tests.train.cases import OWN, file

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from dendrax import IL, ZIL, models, train
-from dendrax._named import Named, find_rule, read_named
+from dendrax.named._named import Named, find_rule, read_named
 from dendrax.train._catalogue import find_data, find_model
 from dendrax.train._checkpoint import FORMAT
 from dendrax.train._optimizers import find_optimizer
@@ -399,7 +399,7 @@ def test_curves_of_what_no_run_measured():
 
 def test_an_update_for_which_there_is_no_room(monkeypatch):
     """Attention over a chapter; nothing is computed to find out."""
-    monkeypatch.setattr("dendrax._memory.available_memory", lambda: 1e9)
+    monkeypatch.setattr("dendrax.support._memory.available_memory", lambda: 1e9)
     plan = train.plan(model="transformer", data="moby_dick(length=4000)", train=SHORT)
     with pytest.raises(MemoryError, match=r"one array of an update would take .* GB, and 1 GB"):
         plan.fit()

@@ -5,7 +5,7 @@ The files: `_settings` (what defines a run), `_replay` (what the agent remembers
 scores), `_checkpoint` (saving all of it), `_train` (a whole run).
 """
 
-from dendrax._extras import require_extra as _require_extra
+from dendrax.support import require_extra as _require_extra
 
 with _require_extra("dendrax.agent", "paper"):
     import equinox as _equinox  # noqa: F401  # pyright: ignore[reportUnusedImport]

@@ -20,14 +20,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import dendrax
-from dendrax._atomic import write_atomically
-from dendrax._errors import complain, public
 from dendrax.agent._curve import Curve
 from dendrax.agent._play import Agent
 from dendrax.agent._q_learning import Rule
 from dendrax.agent._settings import QSettings
 from dendrax.data._arguments import integer, seed_number
 from dendrax.data._files import BadFile, from_npz, names_in_zip
+from dendrax.support import complain, public, write_atomically
 
 Path: TypeAlias = str | os.PathLike[str]
 _FORMAT = "dendrax.agent/1"

@@ -6,7 +6,6 @@ import jax
 import numpy as np
 
 import dendrax
-from dendrax._errors import speaking_as
 from dendrax.agent._curve import empty_curve
 from dendrax.agent._policy import choose, evaluate, first_window, make_game, next_window
 from dendrax.agent._q_learning import Learner, QState, Rule
@@ -15,6 +14,7 @@ from dendrax.agent._settings import QSettings, epsilon_at
 from dendrax.data._arguments import integer, seed_number
 from dendrax.data._atari import MEMORY
 from dendrax.models import RNN
+from dendrax.support import speaking_as
 
 
 class Agent:

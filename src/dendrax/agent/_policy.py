@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dendrax._errors import public
 from dendrax.agent._q_learning import best_action
 from dendrax.agent._settings import QSettings
 from dendrax.data._arguments import integer, seed_number
 from dendrax.data._atari import Atari
 from dendrax.models import RNN
+from dendrax.support import public
 
 
 def choose(

@@ -23,11 +23,11 @@ import optax
 from jax.typing import DTypeLike
 
 import dendrax
-from dendrax._errors import complain, speaking_as
 from dendrax.agent._replay import Batch
 from dendrax.agent._settings import QSettings
 from dendrax.data._atari import MEMORY
 from dendrax.models import RNN, astype, squared_error_loss
+from dendrax.support import complain, speaking_as
 
 Rule: TypeAlias = Any  # any of `dendrax.rules`; None is JAX's own reverse mode
 

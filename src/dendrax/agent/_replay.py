@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dendrax._errors import complain, speaking_as
 from dendrax.data._arguments import fraction, integer
+from dendrax.support import complain, speaking_as
 
 
 class Batch(NamedTuple):

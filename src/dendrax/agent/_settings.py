@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from jax.typing import DTypeLike
 
-from dendrax._errors import complain, one_of, speaking_as
 from dendrax.agent._replay import check_capacity
 from dendrax.data._arguments import fraction, integer, positive
 from dendrax.data._atari import MAX_ACTIONS, canonical_game
+from dendrax.support import complain, one_of, speaking_as
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import numpy as np
 from jax.typing import DTypeLike
 
 import dendrax
-from dendrax._errors import complain, public
 from dendrax.agent._checkpoint import Path, load, save
 from dendrax.agent._curve import Curve
 from dendrax.agent._play import Agent
@@ -20,6 +19,7 @@ from dendrax.agent._q_learning import Rule, clamp
 from dendrax.agent._settings import QSettings, epsilon_at
 from dendrax.data._arguments import fraction, integer
 from dendrax.models import RNN, digest
+from dendrax.support import complain, public
 
 
 class Point(NamedTuple):

@@ -21,17 +21,20 @@ import jax.numpy as jnp
 
 from dendrax import _compat
 from dendrax._api import check_rule, trace
-from dendrax._dynamics import Dynamics
-from dendrax._errors import public
-from dendrax._gradient import clamp_for, relaxed_graph
-from dendrax._graph import Edge, Graph, Port
-from dendrax._level import level_graph
-from dendrax._network import Clamp, Network, evaluate, wire
-from dendrax._relax import Relaxation
-from dendrax._tables import html_table
-from dendrax._vertices import Group
-from dendrax._words import Vertices
+from dendrax.graph import Edge, Graph, Port, level_graph
+from dendrax.inference import (
+    Clamp,
+    Dynamics,
+    Network,
+    Relaxation,
+    clamp_for,
+    evaluate,
+    relaxed_graph,
+    wire,
+)
 from dendrax.rules import ZIL, Rule, Timed
+from dendrax.support import Vertices, html_table, public
+from dendrax.vertices import Group
 
 # Where a quantity is: at a vertex (by index), or in the delay line on an edge.
 Place = int | Edge

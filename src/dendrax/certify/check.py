@@ -11,11 +11,9 @@ import jax
 import numpy as np
 
 from dendrax._api import value_and_grad
-from dendrax._call import flatten_models, without_aux
-from dendrax._errors import public
-from dendrax._tables import html_table
-from dendrax._words import Vertices
 from dendrax.rules import ZIL, Rule
+from dendrax.support import Vertices, html_table, public
+from dendrax.tracing import flatten_models, without_aux
 
 
 @dataclass(frozen=True)

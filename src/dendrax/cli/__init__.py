@@ -5,8 +5,7 @@ import io
 import os
 import sys
 
-from dendrax._errors import is_ours, printable
-from dendrax._extras import require_extra
+from dendrax.support import is_ours, printable, require_extra
 
 LEAST_ADDRESS_SPACE = 2_000_000_000  # bytes; with less, XLA's threads end the process by an abort
 

@@ -8,14 +8,12 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from dendrax._errors import shortened, speaking_as
-from dendrax._named import find_rule, read_named
-from dendrax._user_code import BadInput
-from dendrax._words import Vertices
 from dendrax.cli._function import evaluated, find_function
 from dendrax.cli._speaking import say, speaking
 from dendrax.draw import explore
+from dendrax.named import BadInput, find_rule, read_named
 from dendrax.rules import Rule
+from dendrax.support import Vertices, shortened, speaking_as
 
 NOT_TRACED = "the function cannot be traced. "
 

@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import dendrax
-from dendrax._errors import nearest, shortened
-from dendrax._user_code import BadInput, attribute_of, ended, imported, told
 from dendrax.models import PROBLEMS, problem
+from dendrax.named import BadInput, attribute_of, ended, imported, told
+from dendrax.support import nearest, shortened
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from dendrax._errors import nearest, printable, shortened
+from dendrax.support import nearest, printable, shortened
 
 _CHOICE = re.compile(r"'(?P<given>[^']*)' is not one of (?P<known>.+)", re.DOTALL)
 

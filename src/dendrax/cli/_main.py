@@ -7,9 +7,21 @@ from typing import Annotated, Any, Literal
 import typer
 
 import dendrax
-from dendrax import _words
-from dendrax._words import Mode, NonFiniteAction, PaperPart, Sharding, Vertices
 from dendrax.cli._group import Commands, completer
+from dendrax.support import (
+    DATA_NAMES,
+    MODEL_NAMES,
+    OPTIMIZER_NAMES,
+    PAPER_PARTS,
+    PROBLEM_NAMES,
+    RULE_NAMES,
+    SCHEDULE_NAMES,
+    Mode,
+    NonFiniteAction,
+    PaperPart,
+    Sharding,
+    Vertices,
+)
 
 app = typer.Typer(
     cls=Commands, no_args_is_help=True, help="Predictive coding for any JAX function."
@@ -101,7 +113,7 @@ def paper(
     from dendrax.cli import _paper
     from dendrax.experiments import Library, Paper
 
-    chosen = _words.PAPER_PARTS if part == "all" else (part,)
+    chosen = PAPER_PARTS if part == "all" else (part,)
     shown = (*chosen, "playing") if "training" in chosen else chosen
     _paper.run(Paper(out, Library(data_dir, full=not quick), quick=quick, seed=seed), chosen, shown)
 
@@ -111,7 +123,7 @@ Spec = Annotated[
     typer.Argument(
         metavar="FUNCTION",
         help="module:function, path/to/file.py:function, or a model of dendrax such as resnet18.",
-        autocompletion=completer(_words.PROBLEM_NAMES),
+        autocompletion=completer(PROBLEM_NAMES),
     ),
 ]
 Arguments = Annotated[
@@ -147,7 +159,7 @@ def explore(
         typer.Option(
             help='Such as "IL(num_steps=50)". Give two to compare.',
             show_default="ZIL",
-            autocompletion=completer(_words.RULE_NAMES),
+            autocompletion=completer(RULE_NAMES),
         ),
     ] = None,
     vertices: RuleVertices = None,
@@ -218,8 +230,8 @@ def train(
     model: Annotated[
         str | None,
         _named(
-            _words.MODEL_NAMES,
-            f"{', '.join(_words.MODEL_NAMES)}, or file.py:function, with settings such as "
+            MODEL_NAMES,
+            f"{', '.join(MODEL_NAMES)}, or file.py:function, with settings such as "
             '"mlp(hidden_sizes=(256, 256))".',
             "mlp",
         ),
@@ -227,18 +239,18 @@ def train(
     data: Annotated[
         str | None,
         _named(
-            _words.DATA_NAMES,
-            f"{', '.join(map(_with_path, _words.DATA_NAMES))}, or file.py:function.",
+            DATA_NAMES,
+            f"{', '.join(map(_with_path, DATA_NAMES))}, or file.py:function.",
             "fashion_mnist",
         ),
     ] = None,
     rule: Annotated[
-        str | None, _named(_words.RULE_NAMES, 'Such as "IL(num_steps=20, gamma=0.02)".', "ZIL")
+        str | None, _named(RULE_NAMES, 'Such as "IL(num_steps=20, gamma=0.02)".', "ZIL")
     ] = None,
     optimizer: Annotated[
         str | None,
         _named(
-            _words.OPTIMIZER_NAMES,
+            OPTIMIZER_NAMES,
             'Such as "adamw(learning_rate=3e-4, clip=1.0, accumulate=4)".',
             "adam",
         ),
@@ -246,7 +258,7 @@ def train(
     schedule: Annotated[
         str | None,
         _named(
-            _words.SCHEDULE_NAMES,
+            SCHEDULE_NAMES,
             'constant, "cosine(warmup=100)", linear or "exponential(half_life=1000)".',
             "constant",
         ),

@@ -9,12 +9,12 @@ from rich.text import Text
 
 import dendrax
 from dendrax import LevelledGraph
-from dendrax._words import Vertices
 from dendrax.cli._explore import NOT_TRACED, numbers
 from dendrax.cli._function import find_function
 from dendrax.cli._speaking import speaking
 from dendrax.cli._timing import MOST, Timing, timings
 from dendrax.draw._structure import shortened, source_of, type_text
+from dendrax.support import Vertices
 
 
 def run(

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console
 
-from dendrax._errors import is_ours, printable
-from dendrax._user_code import BadInput, ended, told, users_line
+from dendrax.named import BadInput, ended, told, users_line
+from dendrax.support import is_ours, printable
 
 
 def say(console: Console, text: str, style: str = "bold") -> None:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dendrax._graph import Graph, Vertex
-from dendrax._local import Equation, linearise
-from dendrax._network import evaluate
+from dendrax.graph import Graph, Vertex
+from dendrax.inference import evaluate
+from dendrax.local import Equation, linearise
 
 MOST = 40  # different functions that are timed; those with the largest arrays
 REPEATS = 7

@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.table import Table
 
 from dendrax import train
-from dendrax._errors import complain, speaking_as
-from dendrax._named import find_rule
 from dendrax.cli._speaking import say, speaking
 from dendrax.draw._structure import rule_text
+from dendrax.named import find_rule
+from dendrax.support import complain, speaking_as
 from dendrax.train._folder import CURVES
 from dendrax.train._launch import INTERRUPTED
 from dendrax.train._plan import Plan, plan_of_run

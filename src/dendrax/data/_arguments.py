@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dendrax._errors import complain, in_short
+from dendrax.support import complain, in_short
 
 
 def integer(name: str, value: Any, least: int = 1, most: int | None = None) -> int:

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dendrax._errors import complain, speaking_as
-from dendrax._extras import require_extra
 from dendrax.data._arguments import fraction, integer, seed_number
+from dendrax.support import complain, require_extra, speaking_as
 
 GAMES = (
     "Breakout",

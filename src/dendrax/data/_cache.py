@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dendrax._atomic import write_atomically
 from dendrax.data._data_set import cache_folder
 from dendrax.data._files import BadFile, from_npz, reading
 from dendrax.data._images import Images
+from dendrax.support import write_atomically
 
 _VERSION = 1  # of what is kept; a new number discards what older versions of dendrax wrote
 

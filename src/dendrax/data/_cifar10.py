@@ -7,12 +7,12 @@ import pathlib
 
 import numpy as np
 
-from dendrax._errors import public
 from dendrax.data._cache import cached
 from dendrax.data._data_set import DataDir, DataSet, Form, load
 from dendrax.data._files import BadFile, from_tar, read_file, reading
 from dendrax.data._images import Images, check_digests, check_structure
 from dendrax.data._pillow import sheet
+from dendrax.support import public
 
 CLASSES = (
     "airplane",

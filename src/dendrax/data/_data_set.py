@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from dendrax._errors import complain
 from dendrax.data._arguments import expanded
 from dendrax.data._files import BadFile
+from dendrax.support import complain
 
 T = TypeVar("T")
 DataDir = str | os.PathLike[str] | None

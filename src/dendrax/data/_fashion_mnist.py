@@ -11,11 +11,11 @@ import pathlib
 
 import numpy as np
 
-from dendrax._errors import public
 from dendrax.data._data_set import DataDir, DataSet, Form, load
 from dendrax.data._files import from_deb, gunzipped
 from dendrax.data._idx import ANY_FILE, FILES, assemble, read_folder
 from dendrax.data._images import Images
+from dendrax.support import public
 
 CLASSES = (
     "T-shirt/top",

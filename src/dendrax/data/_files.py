@@ -25,8 +25,7 @@ from typing import IO, Any, BinaryIO
 
 import numpy as np
 
-from dendrax._atomic import is_special
-from dendrax._memory import in_words
+from dendrax.support import in_words, is_special
 
 MAX_DATA_BYTES = 200_000_000  # bytes, decompressed: every data set here has less
 # What the standard library raises over damaged archives: besides its own kinds, a flipped bit can

@@ -8,11 +8,10 @@ import pathlib
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dendrax._errors import complain, speaking_as
-from dendrax._memory import check_host_memory
 from dendrax.data._arguments import expanded, integer
 from dendrax.data._files import BadFile, read_file
 from dendrax.data._pillow import photograph
+from dendrax.support import check_host_memory, complain, speaking_as
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm")
 _NAME = "dendrax.data.ImageFolder"

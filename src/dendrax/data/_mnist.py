@@ -6,13 +6,13 @@ import pathlib
 
 import numpy as np
 
-from dendrax._errors import public
 from dendrax.data._cache import cached
 from dendrax.data._data_set import DataDir, DataSet, Form, load
 from dendrax.data._files import BadFile, from_npz, from_zip
 from dendrax.data._idx import ANY_FILE, FILES, read_folder
 from dendrax.data._images import Images, check_digests, check_structure
 from dendrax.data._pillow import sheet
+from dendrax.support import public
 
 # Of the four IDX files, decompressed. The two of the test set were checked: the wheel holds these
 # images. The two of the training set are as widely published; the wheel lacks the first 5000.

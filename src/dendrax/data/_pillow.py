@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dendrax._extras import require_extra
 from dendrax.data._files import BadFile
+from dendrax.support import require_extra
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.resources
 from typing import Any, NamedTuple
 
-from dendrax._errors import public
 from dendrax.data._cifar10 import CIFAR10
 from dendrax.data._data_set import DataDir, DataSet, command_for, find
 from dendrax.data._fashion_mnist import FASHION_MNIST, SUBSET
 from dendrax.data._mnist import MNIST
 from dendrax.data._photographs import PHOTOGRAPHS
 from dendrax.data._text import MOBY_DICK
+from dendrax.support import public
 
 
 class Source(NamedTuple):

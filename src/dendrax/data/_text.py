@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dendrax._errors import complain, public
-from dendrax._memory import available_memory
 from dendrax.data._arguments import expanded, integer
 from dendrax.data._files import BadFile, read_file
+from dendrax.support import available_memory, complain, public
 
 MOBY_DICK = "moby_dick.txt.gz"
 MAX_ALPHABET = 100_000

@@ -6,7 +6,6 @@
 - `explore`: one page on which errors run through the graph of a function.
 """
 
-from dendrax._graph import Pictured
 from dendrax.draw._explore import explore as explore
 from dendrax.draw._picture import Picture as Picture
 from dendrax.draw._picture import circuit as circuit
@@ -17,5 +16,6 @@ from dendrax.draw._plots import distances as distances
 from dendrax.draw._plots import energy as energy
 from dendrax.draw._plots import traces as traces
 from dendrax.draw._plots import wave as wave
+from dendrax.graph import Pictured
 
 Pictured.picture = notebook_svg

@@ -1,7 +1,7 @@
 """A small graph as the predictive-coding circuit: value nodes, error nodes and their connections.
 
 For a vertex ``i`` with ``μ_i = g_i(x)`` and ``ε_i = μ_i - x_i`` the equations of
-`dendrax._equations` say who excites and who inhibits whom:
+`dendrax.inference._equations` say who excites and who inhibits whom:
 
     x_j --> ε_i   a prediction, from each input j        x_i --| ε_i   what it is compared with
     ε_i --> x_i   a value node follows its prediction    ε_i --| x_j   and gives way to errors above
@@ -12,10 +12,10 @@ node of the output is clamped (grey).
 
 from __future__ import annotations
 
-from dendrax._errors import complain
 from dendrax.draw._layout import Block, Link, place
 from dendrax.draw._plan import Connection, Plan, Seen
 from dendrax.draw._scene import STYLES, Label, Node, Scene, Shape, Style, Wire
+from dendrax.support import complain
 
 MOST = 24
 ROW, PAIR, SIZE, MARGIN = 92.0, 64.0, 34.0, 30.0

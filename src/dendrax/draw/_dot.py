@@ -8,9 +8,9 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 
-from dendrax._errors import complain
 from dendrax.draw._drawing import BOX, DELAY, MARGIN, Places, Point, middle_of, width_of
 from dendrax.draw._plan import Connection, Plan
+from dendrax.support import complain
 
 POINTS = 72.0  # of an inch, in which dot counts
 PATIENCE = 120  # seconds

@@ -17,13 +17,6 @@ from typing import Any
 import numpy as np
 
 from dendrax._api import check_rule, level, run, trace
-from dendrax._arrivals import size
-from dendrax._errors import complain, public
-from dendrax._gradient import Result, clamp_for, flat_target
-from dendrax._graph import Edge, Graph, Vertex
-from dendrax._level import LevelledGraph
-from dendrax._network import Clamp
-from dendrax._words import Vertices
 from dendrax.draw._file import check_writable, write
 from dendrax.draw._notebook import show_page
 from dendrax.draw._progress import Progress
@@ -49,7 +42,10 @@ from dendrax.draw._structure import (
     source_of,
     type_text,
 )
+from dendrax.graph import Edge, Graph, LevelledGraph, Vertex
+from dendrax.inference import Clamp, Result, clamp_for, flat_target, size
 from dendrax.rules import ZIL, Rule
+from dendrax.support import Vertices, complain, public
 
 MAX_STEPS = 100_000  # of a record; a page shows fewer
 MOST_DYNAMICS = 150  # vertices; the dynamics of more take long to compile

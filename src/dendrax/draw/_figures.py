@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dendrax._words import Scale
 from dendrax.draw._file import file_kind, write
 from dendrax.draw._paint import matplotlib_or_complain
+from dendrax.support import Scale
 
 
 def new_figure(height: float = 3.4) -> tuple[Any, Any]:

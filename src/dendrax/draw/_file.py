@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 
-from dendrax._atomic import write_atomically
-from dendrax._errors import complain
+from dendrax.support import complain, write_atomically
 
 KINDS = ("svg", "png", "pdf")
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from dendrax._errors import complain
-from dendrax._extras import require_extra
 from dendrax.draw._scene import INK, Band, Label, Node, Scene, Wire, diamond
+from dendrax.support import complain, require_extra
 
 
 def matplotlib_or_complain() -> Any:

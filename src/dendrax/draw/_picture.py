@@ -8,10 +8,6 @@ import pathlib
 from dataclasses import dataclass
 from typing import Any
 
-from dendrax._errors import complain, one_of, public
-from dendrax._graph import Graph
-from dendrax._level import LevelledGraph
-from dendrax._words import GRAPH_LAYOUTS, GraphLayout
 from dendrax.draw._circuit import check_small, circuit_scene
 from dendrax.draw._dot import dot_places, has_dot
 from dendrax.draw._drawing import Places, drawn, own_places
@@ -19,6 +15,8 @@ from dendrax.draw._file import file_kind, write
 from dendrax.draw._paint import painted
 from dendrax.draw._plan import Plan, plan
 from dendrax.draw._scene import Scene, as_svg
+from dendrax.graph import Graph, LevelledGraph
+from dendrax.support import GRAPH_LAYOUTS, GraphLayout, complain, one_of, public
 
 MOST_SHAPES = 60  # of a larger graph the shapes would cover the picture
 MOST_IN_NOTEBOOK = 400

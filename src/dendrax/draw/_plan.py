@@ -6,9 +6,8 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dendrax._graph import Edge, Graph, Vertex
-from dendrax._level import LevelledGraph, contract_graph, level_graph
 from dendrax.draw._structure import labels_of, rows_of, shape_text, shortened
+from dendrax.graph import Edge, Graph, LevelledGraph, Vertex, contract_graph, level_graph
 
 MOST_DELAYS = 1000
 

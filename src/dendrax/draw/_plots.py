@@ -14,12 +14,6 @@ import jax
 import numpy as np
 
 from dendrax import _compat
-from dendrax._errors import complain, nearest, one_of, public
-from dendrax._gradient import Result
-from dendrax._graph import Graph, Vertex
-from dendrax._level import level_graph
-from dendrax._records import Record
-from dendrax._words import SCALES, Scale
 from dendrax.certify import Certificate
 from dendrax.draw._figures import (
     Curve,
@@ -32,6 +26,9 @@ from dendrax.draw._figures import (
 )
 from dendrax.draw._record import emitted_ports, statistics_of
 from dendrax.draw._structure import rule_text, shortened
+from dendrax.graph import Graph, Vertex, level_graph
+from dendrax.inference import Record, Result
+from dendrax.support import SCALES, Scale, complain, nearest, one_of, public
 
 MOST_LINES = 12
 MOST_TRACES = 10  # as many as there are colours

@@ -12,13 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dendrax._arrivals import arrivals, size
-from dendrax._gradient import Result
-from dendrax._graph import Edge, Graph, Port, Vertex
-from dendrax._level import LevelledGraph
-from dendrax._network import Clamp
-from dendrax._records import Record
 from dendrax.draw._structure import labels_of, learning_times, modules_of, rule_text
+from dendrax.graph import Edge, Graph, LevelledGraph, Port, Vertex
+from dendrax.inference import Clamp, Record, Result, arrivals, size
 from dendrax.rules import Rule
 
 QUANTITIES = ("error", "x", "mu")

@@ -19,9 +19,8 @@ from typing import Any
 
 import jax
 
-from dendrax._graph import Graph, Vertex
-from dendrax._level import LevelledGraph
-from dendrax._local import Constant, Equation, identity
+from dendrax.graph import Graph, LevelledGraph, Vertex, identity
+from dendrax.local import Constant, Equation
 from dendrax.rules import IncrementalPC, Timed
 
 Path = tuple[str, ...]

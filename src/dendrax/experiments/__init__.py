@@ -7,7 +7,7 @@ The files: `_library` (data), `_subjects` (networks and batches of the tables), 
 `_story` (what is shown), `_contents`, `_page`, `_report` (where); `_paper` (all of it).
 """
 
-from dendrax._extras import require_extra as _require_extra
+from dendrax.support import require_extra as _require_extra
 
 with _require_extra("dendrax.experiments", "paper"):
     import equinox as _equinox  # noqa: F401  # pyright: ignore[reportUnusedImport]

@@ -16,13 +16,13 @@ import numpy as np
 
 import dendrax
 from dendrax import IL, ZIL
-from dendrax._words import Vertices
 from dendrax.draw._plots import wave_sizes
 from dendrax.experiments._divergence import distance_between, predict
 from dendrax.experiments._library import Library
 from dendrax.experiments._store import Cell, Work
 from dendrax.models import MLP, FCResNet, astype, cross_entropy_loss
 from dendrax.rules import Rule
+from dendrax.support import Vertices
 
 BATCH = 20
 Loss = Callable[[Any, Any, Any], Any]

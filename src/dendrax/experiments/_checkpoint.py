@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dendrax._atomic import write_atomically
+from dendrax.support import write_atomically
 
 T = TypeVar("T")
 

@@ -18,10 +18,10 @@ import jax.numpy as jnp
 
 import dendrax
 from dendrax import ZIL
-from dendrax._words import Vertices
 from dendrax.experiments._store import Cell, Work
 from dendrax.experiments._subjects import Batch, Subject
 from dendrax.rules import Rule
+from dendrax.support import Vertices
 
 RULES: dict[str, Rule] = {
     "original": ZIL(levelled=False),

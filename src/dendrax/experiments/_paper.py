@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from dendrax._extras import install_command
-from dendrax._words import PAPER_PARTS
 from dendrax.data import has_atari
 from dendrax.experiments._beyond import beyond_cells
 from dendrax.experiments._contents import Report, make_report
@@ -23,6 +21,7 @@ from dendrax.experiments._speed import speed_cells
 from dendrax.experiments._store import Cell, Store
 from dendrax.experiments._subjects import subjects
 from dendrax.experiments._training import training_cells
+from dendrax.support import PAPER_PARTS, install_command
 
 PARTS = PAPER_PARTS
 DTYPES = ("float64", "float32")

@@ -11,13 +11,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from dendrax._atomic import write_atomically
 from dendrax.experiments._contents import EXPLORER, EXPLORER_TEXT, TITLE, Report
 from dendrax.experiments._page import html_page
 from dendrax.experiments._plots import Plot
 from dendrax.experiments._store import Finding
 from dendrax.experiments._story import INTRODUCTION
 from dendrax.experiments._tables import Table
+from dendrax.support import write_atomically
 
 INDEX = "results.json"
 

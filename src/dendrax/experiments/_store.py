@@ -19,8 +19,8 @@ from typing import Any
 import jax
 
 import dendrax
-from dendrax._atomic import write_atomically
 from dendrax.experiments._machine import machine, now
+from dendrax.support import write_atomically
 
 OnProgress = Callable[[float, str], None]  # how far it is, from 0 to 1, and what it says of itself
 

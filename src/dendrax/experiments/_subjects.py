@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from dendrax import agent
-from dendrax._words import Vertices
 from dendrax.agent import QSettings
 from dendrax.data import GAMES, has_atari
 from dendrax.experiments._library import Library, Samples
@@ -30,6 +29,7 @@ from dendrax.models import (
     Transformer,
     astype,
 )
+from dendrax.support import Vertices
 
 
 class Batch(NamedTuple):

@@ -4,7 +4,7 @@ Nothing here needs the rest of dendrax but its words and how errors are worded: 
 ordinary JAX function of its parameters.
 """
 
-from dendrax._extras import require_extra as _require_extra
+from dendrax.support import require_extra as _require_extra
 
 with _require_extra("dendrax.models", "models"):
     import equinox as _equinox  # noqa: F401  # pyright: ignore[reportUnusedImport]

@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import DTypeLike
 
-from dendrax._errors import nearest
-from dendrax._words import PROBLEM_NAMES, ProblemName
+from dendrax.support import PROBLEM_NAMES, ProblemName, nearest
 
 from ._cnn import CNN
 from ._dtype import astype

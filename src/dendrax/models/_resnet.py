@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from dendrax._words import STEMS, Stem
+from dendrax.support import STEMS, Stem
 
 from ._layers import Activation, BatchNorm, Conv, Linear, max_pool
 from ._sizes import checked_sizes

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 
 from dendrax import _compat
-from dendrax._network import Values
+from dendrax.inference import Values
 from dendrax.placement._blocks import Partition
 from dendrax.placement._wave import Runner
 from dendrax.placement._wires import Link, What, Wires, size_in_bytes

@@ -14,9 +14,9 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dendrax._errors import complain
-from dendrax._graph import Graph, Port, Vertex
+from dendrax.graph import Graph, Port, Vertex
 from dendrax.placement._cut import choose_cuts, placement_levels
+from dendrax.support import complain
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,11 +22,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from dendrax._errors import complain
-from dendrax._graph import Graph, Port, Vertex
-from dendrax._local import Equation
-from dendrax._open import Region, Scan
+from dendrax.graph import Graph, Port, Region, Scan, Vertex
+from dendrax.local import Equation
 from dendrax.placement._wires import size_in_bytes
+from dendrax.support import complain
 
 
 def placement_levels(graph: Graph, origin: Callable[[Port], Port]) -> dict[int, int]:

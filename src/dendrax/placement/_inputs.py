@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dendrax import _compat
-from dendrax._call import Call
-from dendrax._errors import complain
-from dendrax._graph import Graph, Port
-from dendrax._network import Values
+from dendrax.graph import Graph, Port
+from dendrax.inference import Values
+from dendrax.support import complain
+from dendrax.tracing import Call
 
 
 def piece_of(

@@ -11,22 +11,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from dendrax import _regions  # noqa: F401  (registers how the wave runs inside regions)
 from dendrax._api import check_settings
-from dendrax._call import (
-    check_parameters,
-    check_scalar,
-    flatten_arguments,
-    normalise_argnums,
-    trace_call,
-)
-from dendrax._check_graph import checked
-from dendrax._errors import complain, public
-from dendrax._flatten import flatten
-from dendrax._gradient import is_wave, relaxed_graph
-from dendrax._graph import Graph
-from dendrax._vertices import with_vertices
-from dendrax._words import Vertices
+from dendrax.graph import Graph, checked
+from dendrax.inference import is_wave, relaxed_graph
 from dendrax.placement._blocks import partition
 from dendrax.placement._cut import work
 from dendrax.placement._inputs import Inputs, piece_of
@@ -34,6 +21,16 @@ from dendrax.placement._placed import Placed
 from dendrax.placement._relaxation import Relaxing
 from dendrax.placement._wave import Wave
 from dendrax.rules import IL, ZIL, Rule
+from dendrax.support import Vertices, complain, public
+from dendrax.tracing import (
+    check_parameters,
+    check_scalar,
+    flatten,
+    flatten_arguments,
+    normalise_argnums,
+    trace_call,
+)
+from dendrax.vertices import with_vertices
 
 
 @public("dendrax.placement.place")

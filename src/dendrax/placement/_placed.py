@@ -13,15 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from dendrax import _compat
-from dendrax._errors import complain, public
-from dendrax._graph import Port
-from dendrax._network import Values
+from dendrax.graph import Port
+from dendrax.inference import Values
 from dendrax.placement._audit import PlacementAudit, audit_run
 from dendrax.placement._blocks import Partition
 from dendrax.placement._inputs import Inputs
 from dendrax.placement._wave import Learn, Runner
 from dendrax.placement._wires import Link, Wires, size_in_bytes
 from dendrax.rules import Rule
+from dendrax.support import complain, public
 
 Arrays = dict[str, Any]
 

@@ -19,17 +19,25 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dendrax._equations import value_change
-from dendrax._errors import complain
-from dendrax._graph import Flow, Graph, Port, flow_of
-from dendrax._network import Clamp, Network, Values, Wiring, course_to, evaluate, wire
-from dendrax._vertices import moving_vertices
+from dendrax.graph import Flow, Graph, Port, flow_of
+from dendrax.inference import (
+    Clamp,
+    Network,
+    Values,
+    Wiring,
+    course_to,
+    evaluate,
+    value_change,
+    wire,
+)
 from dendrax.placement._blocks import Block, Partition
 from dendrax.placement._wave import Learn, Traveller, add_up, hand_down, hand_up, share_parameters
 from dendrax.placement._wires import Wires
 from dendrax.rules import IL
 from dendrax.rules._descent import divided, errors_at, start_values, weighted
 from dendrax.rules._precision import is_shared, precisions
+from dendrax.support import complain
+from dendrax.vertices import moving_vertices
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """Z-IL on blocks: values go up from device to device, the wave comes down, parameters learn.
 
-A block runs the wavefront (`dendrax._wavefront`) on its own graph. What the wave leaves at its
+A block runs the wavefront (`dendrax.walk._wave`) on its own graph. What the wave leaves at its
 leaves is either the gradient of a parameter that lives there, or is sent to the block before, where
 it is the error of an output or is waiting for more messages. So there is no backward pass over the
 whole: a device sees its own vertices, and what its neighbours hand to it.
@@ -14,13 +14,12 @@ from typing import Any, Protocol
 
 import jax
 
-from dendrax._gradient import record_graph
-from dendrax._graph import Port
-from dendrax._network import Values
-from dendrax._wavefront import Tape, send_back
+from dendrax.graph import Port
+from dendrax.inference import Values, record_graph
 from dendrax.placement._blocks import Block, Partition
 from dendrax.placement._turns import take_turns
 from dendrax.placement._wires import Wires
+from dendrax.walk import Tape, send_back
 
 Learn = Callable[[int, Values], None]
 

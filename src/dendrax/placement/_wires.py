@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import jax
 
-from dendrax._errors import complain
+from dendrax.support import complain
 
 What = Literal["value", "error"]
 

@@ -1,7 +1,7 @@
 """The learning rules."""
 
-from dendrax._rule import Rule as Rule
-from dendrax.rules._base import Timed as Timed
+from dendrax.inference import Rule as Rule
+from dendrax.inference import Timed as Timed
 from dendrax.rules.bp import BP as BP
 from dendrax.rules.error_pc import ErrorPC as ErrorPC
 from dendrax.rules.fixed_prediction import FixedPrediction as FixedPrediction

@@ -2,48 +2,14 @@
 
 from __future__ import annotations
 
-import abc
 import math
 import numbers
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from dendrax._dynamics import Schedule
-from dendrax._errors import complain
-from dendrax._graph import Edge
-from dendrax._level import LevelledGraph
-from dendrax._rule import Rule
-from dendrax._words import Vertices
+from dendrax.graph import Edge, LevelledGraph
+from dendrax.support import complain
 
 MAX_STEPS = 2**31 - 1  # what a loop of XLA can count
-
-
-class Timed(Rule, abc.ABC):
-    """A rule whose parameters learn when an error reaches them.
-
-    It is either a *wave*, run once over the graph (`dendrax._wavefront`), or *dynamics*, run over
-    time (`dendrax._dynamics`) with the delays and the schedule that it gives.
-    """
-
-    vertices: ClassVar[Vertices] = "primitive"
-
-    @property
-    def has_time(self) -> bool:
-        """Whether there are dynamics at all."""
-        return True
-
-    @property
-    @abc.abstractmethod
-    def is_wave(self) -> bool:
-        """Whether one pass over the levels gives this rule's result exactly."""
-
-    @abc.abstractmethod
-    def delays(self, levelled: LevelledGraph) -> Mapping[Edge, int]:
-        """The delay of each edge in the dynamics."""
-
-    @abc.abstractmethod
-    def schedule(self, levelled: LevelledGraph) -> Schedule:
-        """Integration step, number of steps, start, and when each leaf learns."""
 
 
 def learning_edges(levelled: LevelledGraph) -> list[Edge]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from dendrax._equations import prediction_error, value_change
-from dendrax._graph import Flow, Port, Vertex
-from dendrax._network import Network, Values
-from dendrax._relax import View
-from dendrax._words import Start
+from dendrax.graph import Flow, Port, Vertex
+from dendrax.inference import Network, Values, View, prediction_error, value_change
 from dendrax.rules._start import start_at
+from dendrax.support import Start
 
 
 class Descent(NamedTuple):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dendrax._errors import complain, one_of
-from dendrax._graph import Port, Vertex
-from dendrax._network import Network
-from dendrax._words import BATCH_LOSSES, BatchLoss
+from dendrax.graph import Port, Vertex
+from dendrax.inference import Network
 from dendrax.rules._base import check_positive
+from dendrax.support import BATCH_LOSSES, BatchLoss, complain, one_of
 
 Precision = float | Callable[[Vertex], float]
 

@@ -7,10 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dendrax._dynamics import Init
-from dendrax._errors import complain, one_of
-from dendrax._graph import Vertex
-from dendrax._words import STARTS, Start
+from dendrax.graph import Vertex
+from dendrax.inference import Init
+from dendrax.support import STARTS, Start, complain, one_of
 
 
 def _noise(vertex: Vertex, mu: Any) -> Any:

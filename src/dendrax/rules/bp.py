@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dendrax._dynamics import Schedule
-from dendrax._errors import complain
-from dendrax._graph import Edge
-from dendrax._level import LevelledGraph
-from dendrax.rules._base import Timed
+from dendrax.graph import Edge, LevelledGraph
+from dendrax.inference import Schedule, Timed
+from dendrax.support import complain
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from dendrax._graph import Flow, Graph, Port
-from dendrax._network import Network, Pullbacks, Values
-from dendrax._relax import Relaxation, Step, View
-from dendrax._words import BatchLoss
+from dendrax.graph import Flow, Graph, Port
+from dendrax.inference import Network, Pullbacks, Relaxation, Step, Values, View
 from dendrax.rules._base import (
     as_floats,
     check_gamma,
@@ -21,6 +19,7 @@ from dendrax.rules._base import (
 )
 from dendrax.rules._descent import divided, weighted
 from dendrax.rules._precision import Precision, check_precision, precisions
+from dendrax.support import BatchLoss
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,19 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 
-from dendrax._equations import add_messages, value_change
-from dendrax._errors import complain
-from dendrax._graph import Graph, Port
-from dendrax._level import level_graph
-from dendrax._network import Network, Pullbacks, Values
-from dendrax._relax import Relaxation, Step, View
+from dendrax.graph import Graph, Port, level_graph
+from dendrax.inference import (
+    Network,
+    Pullbacks,
+    Relaxation,
+    Step,
+    Values,
+    View,
+    add_messages,
+    value_change,
+)
 from dendrax.rules._base import as_floats, check_gamma, check_num_steps, smaller_gamma
+from dendrax.support import complain
 
 
 class _Frozen(NamedTuple):

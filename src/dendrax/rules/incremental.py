@@ -8,11 +8,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from dendrax._errors import one_of
-from dendrax._graph import Graph, Port, Vertex
-from dendrax._network import Network, Values
-from dendrax._relax import Relaxation, Step, View
-from dendrax._words import BatchLoss, Start
+from dendrax.graph import Graph, Port, Vertex
+from dendrax.inference import Network, Relaxation, Step, Values, View
 from dendrax.rules._base import (
     as_floats,
     check_gamma,
@@ -23,6 +20,7 @@ from dendrax.rules._base import (
 from dendrax.rules._descent import descend, look, moved, start_values
 from dendrax.rules._precision import Precision, check_precision, precisions
 from dendrax.rules._start import check_init
+from dendrax.support import BatchLoss, Start, one_of
 
 
 class _State(NamedTuple):

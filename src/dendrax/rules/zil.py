@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dendrax._dynamics import Schedule
-from dendrax._errors import complain, one_of
-from dendrax._graph import Edge, Vertex
-from dendrax._level import LevelledGraph
-from dendrax._words import LEARNING_TIMES, LearningTime, Start
-from dendrax.rules._base import Timed, check_gamma, check_num_steps, learning_edges
+from dendrax.graph import Edge, LevelledGraph, Vertex
+from dendrax.inference import Schedule, Timed
+from dendrax.rules._base import check_gamma, check_num_steps, learning_edges
 from dendrax.rules._start import check_init, start_at
+from dendrax.support import LEARNING_TIMES, LearningTime, Start, complain, one_of
 
 
 @dataclass(frozen=True)

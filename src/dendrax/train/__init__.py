@@ -1,6 +1,6 @@
 """Training by any rule: restartable runs, on one device or many."""
 
-from dendrax._extras import require_extra as _require_extra
+from dendrax.support import require_extra as _require_extra
 
 with _require_extra("dendrax.train", "train"):
     import equinox as _equinox  # noqa: F401  # pyright: ignore[reportUnusedImport]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from dendrax._errors import printable
-from dendrax._extras import require_extra
+from dendrax.support import printable, require_extra
 from dendrax.train._engine import Moment
 
 

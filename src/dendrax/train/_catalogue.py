@@ -12,11 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dendrax import data, models
-from dendrax._errors import complain, nearest
-from dendrax._memory import check_memory, size_of
-from dendrax._named import Named, call_named, find_named
 from dendrax.data._arguments import integer
 from dendrax.data._images import standardised
+from dendrax.named import Named, call_named, find_named
+from dendrax.support import check_memory, complain, nearest, size_of
 from dendrax.train._samples import Arrays, Samples
 
 

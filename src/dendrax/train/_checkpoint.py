@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dendrax._atomic import is_special
-from dendrax._errors import complain, is_ours, shortened
+from dendrax.support import complain, is_ours, is_special, shortened
 from dendrax.train._checksum import checksum_of_record, checksums
 from dendrax.train._distributed import all_agree, is_of_connection, wait_for_all
 from dendrax.train._orbax import import_orbax, quiet, short_reason

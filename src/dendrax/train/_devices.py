@@ -15,8 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dendrax._errors import complain
-from dendrax._words import Sharding
+from dendrax.support import Sharding, complain
 
 AXIS = "data"
 _SMALL = 1024  # numbers; what is smaller is not worth spreading

@@ -14,13 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dendrax import _api
-from dendrax._arrivals import arrivals
-from dendrax._graph import Graph, Port, Vertex
-from dendrax._level import level_graph
-from dendrax._network import Clamp, evaluate
-from dendrax._relax import Relaxation
-from dendrax._words import Vertices
+from dendrax.graph import Graph, Port, Vertex, level_graph
+from dendrax.inference import Clamp, Relaxation, arrivals, evaluate
 from dendrax.rules import Rule
+from dendrax.support import Vertices
 
 
 def first_nonfinite(

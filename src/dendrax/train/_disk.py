@@ -7,7 +7,7 @@ import errno
 import pathlib
 from collections.abc import Iterator
 
-from dendrax._errors import complain, is_ours
+from dendrax.support import complain, is_ours
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -18,8 +18,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from dendrax import _api
-from dendrax._errors import complain, nearest
-from dendrax._relax import Relaxation
+from dendrax.inference import Relaxation
+from dendrax.support import complain, nearest
 from dendrax.train._checkpoint import Found, is_key
 from dendrax.train._devices import Devices
 from dendrax.train._diagnose import first_nonfinite

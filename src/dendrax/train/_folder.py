@@ -17,8 +17,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import IO, Any
 
-from dendrax._atomic import write_atomically
-from dendrax._errors import complain, shortened, warn
+from dendrax.support import complain, shortened, warn, write_atomically
 from dendrax.train._checkpoint import FORMAT, Checkpoints
 from dendrax.train._disk import writing
 

@@ -8,8 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dendrax._atomic import write_atomically
-from dendrax._errors import complain
+from dendrax.support import complain, write_atomically
 from dendrax.train._disk import writing
 
 Line = dict[str, Any]

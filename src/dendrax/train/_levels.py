@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from dendrax import placement
-from dendrax._errors import complain
-from dendrax._gradient import is_wave
+from dendrax.inference import is_wave
 from dendrax.rules import IL, Rule
+from dendrax.support import complain
 from dendrax.train._samples import Samples, chosen
 from dendrax.train._settings import Settings
 from dendrax.train._task import Task

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from dendrax._errors import complain, in_short, shortened
-from dendrax._named import Named, call_named, check_settings, find_named
 from dendrax.data._arguments import positive
+from dendrax.named import Named, call_named, check_settings, find_named
 from dendrax.rules import IncrementalPC, Rule
+from dendrax.support import complain, in_short, shortened
 
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "sgd": optax.sgd,

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from dendrax._extras import require_extra
+from dendrax.support import require_extra
 
 
 def import_orbax() -> Any:

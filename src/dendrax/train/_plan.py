@@ -30,9 +30,8 @@ from typing import Any
 
 import jax
 
-from dendrax._atomic import is_special
-from dendrax._errors import complain, in_short, is_ours, one_of, public, shortened
-from dendrax._named import (
+from dendrax.data._arguments import expanded
+from dendrax.named import (
     Named,
     check_keys,
     check_settings,
@@ -40,10 +39,19 @@ from dendrax._named import (
     find_named,
     find_rule,
     read_named,
+    rules,
 )
-from dendrax._user_code import rules
-from dendrax._words import VERTICES, Vertices
-from dendrax.data._arguments import expanded
+from dendrax.support import (
+    VERTICES,
+    Vertices,
+    complain,
+    in_short,
+    is_ours,
+    is_special,
+    one_of,
+    public,
+    shortened,
+)
 from dendrax.train._catalogue import (
     DATA,
     MODELS,

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from dendrax._errors import complain, public, warn
 from dendrax.draw._figures import save_figure
 from dendrax.draw._paint import matplotlib_or_complain
+from dendrax.support import complain, public, warn
 from dendrax.train._journal import Line, read_lines
 
 MAX_PANELS = 24

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from dendrax._errors import complain
+from dendrax.support import complain
 
 
 class Samples(Protocol):

@@ -5,9 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dendrax._errors import complain, one_of, public
-from dendrax._words import MODES, NON_FINITE_ACTIONS, SHARDINGS, Mode, NonFiniteAction, Sharding
 from dendrax.data._arguments import integer, seed_number
+from dendrax.support import (
+    MODES,
+    NON_FINITE_ACTIONS,
+    SHARDINGS,
+    Mode,
+    NonFiniteAction,
+    Sharding,
+    complain,
+    one_of,
+    public,
+)
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from dendrax import _api
-from dendrax._errors import complain, public
-from dendrax._words import Vertices
 from dendrax.rules import Rule
+from dendrax.support import Vertices, complain, public
 
 
 class Parts(NamedTuple):

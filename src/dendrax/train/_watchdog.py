@@ -22,7 +22,7 @@ from typing import Any
 import jax
 
 from dendrax._compat import coordination_client
-from dendrax._errors import complain
+from dendrax.support import complain
 
 BEAT = 1.0  # seconds between two signs of life
 SILENT = 30  # beats without one, after which a process counts as gone

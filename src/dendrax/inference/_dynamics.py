@@ -1,0 +1,344 @@
+"""The full dynamics: every value node moves at every time step, exactly as the equations say.
+
+A graph with delays and a `Schedule` enter; the leaves' gradients, and records if asked for, leave.
+Time is one compiled loop (under `jax.disable_jit` it runs operation by operation).
+
+A delay of ``m`` on an edge *is* a chain of ``m`` identity vertices, whose value nodes and errors
+follow the same equations. The chain is kept as one array with a leading axis of length ``m``: place
+0 is next to the source, place ``m - 1`` next to the user. It holds the terms of a message apart
+(`dendrax.local._terms.Circuit`), so that its end adds them up in the same order as without a delay.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dendrax import _compat
+from dendrax.graph import Edge, Graph, Port, Vertex
+from dendrax.inference._equations import (
+    add_messages,
+    carried_error,
+    energy,
+    prediction_error,
+    root_mean_square,
+    summaries,
+    updated_error,
+    value_change,
+)
+from dendrax.inference._network import Clamp, constant_error, evaluate
+from dendrax.local import Circuit
+from dendrax.support import check_records
+
+Array = Any
+Init = Callable[[Vertex, Any], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """How a rule wants the dynamics run.
+
+    - ``gamma``: the integration step γ.
+    - ``num_steps``: how many time steps.
+    - ``learn_at[edge]``: when the leaf at the start of an edge learns from the vertex at its end.
+    - ``arrival[v]``: when the wave reaches vertex ``v``; before that it has no error.
+    - ``init``: where a value node starts, given its vertex and its forward value; ``None`` is the
+      forward value itself, with an error of exactly zero.
+    """
+
+    gamma: float
+    num_steps: int
+    learn_at: Mapping[Edge, int]
+    arrival: Mapping[int, int]
+    init: Init | None = None
+
+
+class State(NamedTuple):
+    """Everything that changes over time. ``mu`` and the errors lag one prediction behind."""
+
+    x: dict[Port, Array]
+    error: dict[Port, Array]
+    mu: dict[Port, Array]
+    line_x: dict[Edge, Array]
+    line_error: dict[Edge, tuple[Array, ...]]
+    line_mu: dict[Edge, Array]
+    learned: dict[Edge, tuple[Array, ...]]
+
+
+class End(NamedTuple):
+    """What is left at the end.
+
+    ``gradients`` by leaf (``None``: no error); ``outputs`` of the forward pass; ``settled``, where
+    the value nodes of the outputs have arrived; the ``records``.
+    """
+
+    gradients: list[Any]
+    outputs: list[Any]
+    settled: list[Any]
+    records: dict[str, Any]
+
+
+def run_dynamics(
+    graph: Graph,
+    delays: Mapping[Edge, int],
+    schedule: Schedule,
+    leaves: Sequence[Any],
+    clamp: Clamp,
+    record: Sequence[str] = (),
+) -> End:
+    """Run the dynamics."""
+    circuit = Dynamics(graph, delays, schedule, evaluate(graph, leaves), clamp)
+
+    def step(state: State, t: Array) -> tuple[State, dict[str, Any]]:
+        state, snapshot = circuit.step(state, t if _compat.is_tracer(t) else int(t))
+        return state, {name: getattr(snapshot, name) for name in record}
+
+    start, time = circuit.start(), jnp.asarray(0)
+    recorded = jax.eval_shape(step, start, time)[1] if record else {}
+    check_records((recorded, time), schedule.num_steps)
+    state, records = jax.lax.scan(step, start, jnp.arange(schedule.num_steps))
+    outputs = [circuit.forward[port] for port in graph.outputs]
+    settled = [state.x.get(port, circuit.forward[port]) for port in graph.outputs]
+    return End(circuit.gradients(state), outputs, settled, records)
+
+
+class Dynamics:
+    """The graph prepared for the loop: circuits, delay lines, what is clamped."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        delays: Mapping[Edge, int],
+        schedule: Schedule,
+        forward: Mapping[Port, Any],
+        clamp: Clamp,
+    ):
+        self.graph, self.schedule, self.clamp = graph, schedule, clamp
+        flow = self.flow = graph.flow
+        self.lines = {edge: delay for edge, delay in delays.items() if delay}
+        self.forward = forward
+        self.known: dict[Any, Circuit] = {}
+        self.circuits = {v.index: self._circuit(v) for v in graph.active}
+        self.errors = [Port(v.index, o) for v in graph.active for o in flow.emitted[v.index]]
+        self.roots = self._clamped_roots()
+        self.free = [port for port in self.errors if port not in self.roots]
+        self.edges_to: dict[Port, list[Edge]] = {}
+        for edge in reversed(graph.edges):  # reverse program order, as JAX adds
+            self.edges_to.setdefault(edge.source, []).append(edge)
+
+    def _circuit(self, v: Vertex) -> Circuit:
+        avals = [_compat.aval_of(self.forward[port]) for port in v.inputs]
+        assert v.function is not None
+        emitted, received = self.flow.emitted[v.index], self.flow.received[v.index]
+        key = (v.function, tuple(avals), emitted, received)
+        if key not in self.known:  # the time steps of a scan share their functions
+            self.known[key] = Circuit(v.function, avals, emitted, received)
+        return self.known[key]
+
+    def _clamped_roots(self) -> dict[Port, Any]:
+        """The clamped outputs, each with its constant error or its target."""
+        given = self.clamp.errors if self.clamp.targets is None else self.clamp.targets
+        if given is None:
+            return {}
+        ports = zip(self.graph.outputs, self.graph.roots, given, strict=True)
+        errors = set(self.errors)
+        return {port: value for port, root, value in ports if root and port in errors}
+
+    # ---- the start -------------------------------------------------------------------------------
+
+    def start(self) -> State:
+        """Value nodes at their start, errors ``μ - x`` (exactly zero at the forward pass)."""
+        init = self.schedule.init
+        x = {port: self.forward[port] for port in self.free}
+        if init is not None:
+            x = {port: init(self.graph[port.vertex], value) for port, value in x.items()}
+        line_x = {
+            edge: jnp.stack([x.get(edge.source, self.forward[edge.source])] * delay)
+            for edge, delay in self.lines.items()
+        }
+        mu = {port: self.forward[port] for port in self.errors}
+        if init is not None:
+            mu, _ = self._predict(x, line_x)
+        error = {port: self._first_error(port, mu[port], x) for port in self.errors}
+        terms = {edge: self._zero_terms(edge) for edge in self.graph.edges}
+        line_error = {
+            edge: tuple(jnp.stack([zero] * delay) for zero in terms[edge])
+            for edge, delay in self.lines.items()
+        }
+        learned = {edge: terms[edge] for edge in self.schedule.learn_at}
+        return State(x, error, mu, line_x, line_error, line_x, learned)
+
+    def _first_error(self, port: Port, mu: Array, x: dict[Port, Array]) -> Array:
+        if port in self.roots:
+            value = self.roots[port]
+            targeted = self.clamp.errors is None
+            return prediction_error(mu, value) if targeted else constant_error(mu, value)
+        return jnp.zeros_like(mu) if self.schedule.init is None else prediction_error(mu, x[port])
+
+    def _zero_terms(self, edge: Edge) -> tuple[Array, ...]:
+        user = self.graph[edge.user]
+        position = self.flow.received[edge.user].index(user.inputs.index(edge.source))
+        count = self.circuits[edge.user].num_terms[position]
+        return (jnp.zeros_like(self.forward[edge.source]),) * count
+
+    # ---- one time step ---------------------------------------------------------------------------
+
+    def step(self, state: State, t: Array) -> tuple[State, Snapshot]:
+        """Predict, take errors and messages, learn what is due, then move every value node."""
+        mu, residuals = self._predict(state.x, state.line_x)
+        before = _compat.choose(t == 0, mu, state.mu)
+        error = {
+            port: self._error_now(port, state.error[port], mu[port], before[port])
+            for port in self.errors
+        }
+        lines = self._lines_now(state, t)
+        messages = self._messages(residuals, error, t)
+        arriving = {
+            edge: tuple(term[0] for term in lines[edge][0]) if edge in lines else messages[edge]
+            for edge in self.graph.edges
+        }
+        learned = {
+            edge: _compat.choose(t == self.schedule.learn_at[edge], arriving[edge], terms)
+            for edge, terms in state.learned.items()
+        }
+        snapshot = Snapshot(self, state, mu, error, lines)
+        dx = {port: self._change(port, error[port], arriving) for port in self.free}
+        x = {port: state.x[port] + dx[port] for port in self.free}
+        carried = {
+            port: carried_error(value, dx[port]) if port in dx else value
+            for port, value in error.items()
+        }
+        line_x, line_error = self._move_lines(state, lines, messages)
+        line_mu = {edge: line[1] for edge, line in lines.items()}
+        return State(x, carried, mu, line_x, line_error, line_mu, learned), snapshot
+
+    def _predict(self, x: dict[Port, Array], line_x: dict[Edge, Array]) -> tuple[Any, Any]:
+        """μ of every vertex from the value nodes of its inputs, seen through the delays."""
+        mu, residuals = {}, {}
+        for index, circuit in self.circuits.items():
+            inputs = []
+            for port in self.graph[index].inputs:
+                edge = Edge(port, index)
+                seen = line_x[edge][-1] if edge in line_x else x.get(port, self.forward[port])
+                inputs.append(seen)
+            values, residuals[index] = circuit.predict(inputs)
+            ports = (Port(index, o) for o in self.flow.emitted[index])
+            mu.update(zip(ports, values, strict=True))
+        return mu, residuals
+
+    def _error_now(self, port: Port, carried: Array, mu: Array, before: Array) -> Array:
+        if port in self.roots and self.clamp.targets is None:
+            return carried  # a loss pulls with a constant error
+        return updated_error(carried, mu, before)
+
+    def _lines_now(self, state: State, t: Array) -> dict[Edge, tuple[tuple[Array, ...], Array]]:
+        """The errors (in terms) and predictions of the identity vertices of each delay line."""
+        lines = {}
+        for edge, x in state.line_x.items():
+            source = state.x.get(edge.source, self.forward[edge.source])
+            mu = jnp.concatenate([source[None], x[:-1]])
+            before = _compat.choose(t == 0, mu, state.line_mu[edge])
+            first, *rest = state.line_error[edge]
+            lines[edge] = ((updated_error(first, mu, before), *rest), mu)
+        return lines
+
+    def _messages(
+        self, residuals: Any, error: dict[Port, Array], t: Array
+    ) -> dict[Edge, tuple[Array, ...]]:
+        """ε_j ∂μ_j/∂x_i for every edge, in terms."""
+        messages = {}
+        for index, circuit in self.circuits.items():
+            errors = [error[Port(index, o)] for o in self.flow.emitted[index]]
+            inputs = self.graph[index].inputs
+            edges = [Edge(inputs[k], index) for k in self.flow.received[index]]
+            early = t < self.schedule.arrival[index]
+            found = circuit.messages(residuals[index], errors, early)
+            messages.update(zip(edges, found, strict=True))
+        return messages
+
+    def _change(self, port: Port, error: Array, arriving: dict[Edge, tuple[Array, ...]]) -> Array:
+        terms = [term for edge in self.edges_to.get(port, ()) for term in arriving[edge]]
+        return value_change(self.schedule.gamma, error, add_messages(terms))
+
+    def _move_lines(
+        self, state: State, lines: dict[Edge, Any], messages: dict[Edge, tuple[Array, ...]]
+    ) -> tuple[dict[Edge, Array], dict[Edge, tuple[Array, ...]]]:
+        """Identity vertices move too; each hands its message, in terms, to the one before it."""
+        line_x, line_error = {}, {}
+        for edge, (terms, _) in lines.items():
+            incoming = [
+                jnp.concatenate([term[1:], message[None]])
+                for term, message in zip(terms, messages[edge], strict=True)
+            ]
+            changes = [
+                value_change(self.schedule.gamma, term, message)
+                for term, message in zip(terms, incoming, strict=True)
+            ]
+            line_x[edge] = state.line_x[edge] + add_messages(changes)
+            line_error[edge] = tuple(map(carried_error, terms, changes))
+        return line_x, line_error
+
+    # ---- the end ---------------------------------------------------------------------------------
+
+    def gradients(self, state: State) -> list[Any]:
+        """∂F/∂ζ of each leaf: what it learned from its users, added in reverse program order."""
+        return [
+            add_messages(
+                term for edge in self.edges_to.get(Port(leaf), ()) for term in state.learned[edge]
+            )
+            for leaf in self.graph.leaves
+        ]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The quantities at one time, for the records; those that nobody records are not computed."""
+
+    dynamics: Dynamics
+    state: State
+    mu: dict[Port, Array]
+    epsilon: dict[Port, Array]
+    lines: dict[Edge, tuple[tuple[Array, ...], Array]]
+
+    @functools.cached_property
+    def energies(self) -> dict[Port, Array]:
+        """F = L + internal energies, by vertex; the loss is linear in what its vertex predicts."""
+        held = self.dynamics.roots if self.dynamics.clamp.errors is not None else {}
+        return {
+            port: jnp.sum((value * self.mu[port]).real) if port in held else energy(value)
+            for port, value in self.epsilon.items()
+        }
+
+    @property
+    def energy(self) -> Array:
+        """F, with what is in the delay lines."""
+        waiting = (energy(add_messages(terms)) for terms, _ in self.lines.values())
+        parts = (*self.energies.values(), *waiting)
+        return jnp.asarray(sum(part.astype(jnp.result_type(float)) for part in parts))
+
+    @property
+    def x(self) -> dict[Port, Array]:
+        """The value nodes; a clamped output is at its target, or ``error`` away from its μ."""
+        free = self.state.x
+        return {
+            port: free[port] if port in free else carried_error(self.mu[port], error)
+            for port, error in self.epsilon.items()
+        }
+
+    @property
+    def statistics(self) -> dict[Port, Array]:
+        """How large error, value and prediction are, by vertex."""
+        return summaries(self.epsilon, self.x, self.mu)
+
+    @property
+    def waiting(self) -> dict[Edge, Array]:
+        """How large the errors are at each place of each delay line."""
+        return {
+            edge: root_mean_square(add_messages(terms), tuple(range(1, terms[0].ndim)))
+            for edge, (terms, _) in self.lines.items()
+        }

@@ -1,0 +1,32 @@
+"""One vertex's own function: evaluate it, linearise it, take its messages apart.
+
+The only folder that calls `jax.vjp`, and only ever on one vertex's function.
+
+What enters: a function and its inputs. What leaves: its outputs and its way back.
+
+- `Equation`, `Constant`: functions of vertices. `Applied`: a primitive with its parameters.
+- `linearise`: a function's pullback through which the sums at its inputs pass.
+- `differentiate`, `Pullback`, `Linear`: the same, term by term on sums kept as JAX keeps them.
+- `Circuit`: messages as terms, for Z-IL's dynamics.
+- `Contraction`, `Convolution`: products whose weights are put in place once, for loops.
+"""
+
+from dendrax.local._contraction import Contraction as Contraction
+from dendrax.local._contraction import is_contraction as is_contraction
+from dendrax.local._convolution import KERNEL as KERNEL
+from dendrax.local._convolution import Convolution as Convolution
+from dendrax.local._convolution import is_convolution as is_convolution
+from dendrax.local._explain import cannot_differentiate as cannot_differentiate
+from dendrax.local._explain import explaining as explaining
+from dendrax.local._function import Constant as Constant
+from dendrax.local._function import Equation as Equation
+from dendrax.local._function import is_inexact as is_inexact
+from dendrax.local._function import linearise as linearise
+from dendrax.local._linear import Applied as Applied
+from dendrax.local._linear import Linear as Linear
+from dendrax.local._linear import Pullback as Pullback
+from dendrax.local._linear import Reach as Reach
+from dendrax.local._linear import differentiate as differentiate
+from dendrax.local._linear import differentiate_primitive as differentiate_primitive
+from dendrax.local._linear import reach as reach
+from dendrax.local._terms import Circuit as Circuit

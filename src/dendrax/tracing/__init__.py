@@ -1,0 +1,29 @@
+"""A user's function and its arguments -> jaxpr -> `Graph`.
+
+What enters: any JAX function, models among its arguments. What leaves: a `Graph`, and a `Call`
+that knows the way back to the user's trees.
+
+- `Arguments`: flattened, named, sorted into parameters and data.
+- `trace_call` stages the function and builds the graph; `jit`, `remat` and `scan` are opened.
+- `flatten` writes regions out: scans unrolled, inner jits gone but for the user's marks.
+- `Follower`: follows some values through a function; the base of the recorder in `dendrax.walk`.
+- `vertex` marks a function.
+"""
+
+from dendrax.tracing._arguments import Arguments as Arguments
+from dendrax.tracing._arguments import check_parameters as check_parameters
+from dendrax.tracing._arguments import flatten_arguments as flatten_arguments
+from dendrax.tracing._arguments import flatten_models as flatten_models
+from dendrax.tracing._arguments import normalise_argnums as normalise_argnums
+from dendrax.tracing._call import Call as Call
+from dendrax.tracing._call import Results as Results
+from dendrax.tracing._call import as_pair as as_pair
+from dendrax.tracing._call import check_scalar as check_scalar
+from dendrax.tracing._call import flatten_results as flatten_results
+from dendrax.tracing._call import trace_call as trace_call
+from dendrax.tracing._call import without_aux as without_aux
+from dendrax.tracing._flatten import flatten as flatten
+from dendrax.tracing._follow import FollowedValue as FollowedValue
+from dendrax.tracing._follow import Follower as Follower
+from dendrax.tracing._mark import vertex as vertex
+from dendrax.tracing._open import fixed_trip_count as fixed_trip_count

@@ -1,0 +1,266 @@
+"""The arguments of a user's function: flattened, named, and sorted into what is traced."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dendrax import _compat
+from dendrax.local import is_inexact
+from dendrax.support import complain, nobody_speaking
+from dendrax.tracing._models import Opened, learning_leaves, open_arguments
+
+
+@dataclass(frozen=True, eq=False)
+class _AsItIs:
+    """An argument that the function gets as the user gave it: the very same object."""
+
+    value: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Arguments:
+    """The flattened arguments of a call, and which of their leaves are traced.
+
+    ``parameter`` and ``traced`` are flags by leaf; parameters are traced. ``kwargs`` are handed on
+    as they are, and so is an argument that is `_AsItIs`.
+    """
+
+    leaves: list[Any]
+    tree: Any
+    names: list[str]
+    positions: list[int | None]
+    parameter: list[bool]
+    traced: list[bool]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    opened: Opened | None = None
+
+    def names_of(self, position: int) -> list[str]:
+        """The names of the leaves of one positional argument."""
+        pairs = zip(self.names, self.positions, strict=True)
+        return [name for name, place in pairs if place == position]
+
+    def traced_leaves(self) -> list[Any]:
+        """The leaves that the graph takes."""
+        return [leaf for leaf, flag in zip(self.leaves, self.traced, strict=True) if flag]
+
+    def learning(self) -> tuple[int, ...]:
+        """The positions of what learns, in the order of ``argnums``."""
+        assert self.opened is not None
+        chosen = self.opened.argnums
+        return (chosen,) if isinstance(chosen, int) else chosen
+
+    def parted(self) -> tuple[dict[str, Any], list[Any]]:
+        """The parameters by name, and the other leaves that the graph takes."""
+        rows = zip(self.names, self.leaves, self.parameter, self.traced, strict=True)
+        learned, others = {}, []
+        for name, leaf, parameter, traced in rows:
+            if parameter:
+                learned[name] = leaf
+            elif traced:
+                others.append(leaf)
+        return learned, others
+
+    def joined(self, learned: Mapping[str, Any], others: Sequence[Any]) -> list[Any]:
+        """The leaves that the graph takes, from what `parted` gave."""
+        rest = iter(others)
+        rows = zip(self.names, self.parameter, self.traced, strict=True)
+        return [
+            learned[name] if parameter else next(rest) for name, parameter, traced in rows if traced
+        ]
+
+    def call(self, fun: Callable[..., Any], traced: Sequence[Any]) -> Any:
+        """Call the function with new values for the traced leaves."""
+        values = iter(traced)
+        leaves = [
+            next(values) if flag else leaf
+            for leaf, flag in zip(self.leaves, self.traced, strict=True)
+        ]
+        args, kwargs = jax.tree.unflatten(self.tree, leaves)
+        args = [arg.value if isinstance(arg, _AsItIs) else arg for arg in args]
+        if self.opened is not None:
+            args = self.opened.close(args)
+        with nobody_speaking():  # what goes wrong in the user's function is the user's
+            return fun(*args, **kwargs, **self.kwargs)
+
+    def replaced(self, args: tuple[Any, ...]) -> Arguments:
+        """New arguments for the same graph: same tree, same shapes, same untraced values."""
+        if self.opened is not None:
+            args = self.opened.again(args)
+        leaves, tree = jax.tree.flatten((args, {}))
+        if tree != self.tree:
+            raise complain(
+                TypeError,
+                f"the graph was traced with arguments {self.tree}, but got {tree}.",
+                remedy="Give arguments of the same structure, or trace the function again.",
+            )
+        for new, old, name, traced in zip(
+            leaves, self.leaves, self.names, self.traced, strict=True
+        ):
+            if not (_same_type(new, old) if traced else _same_value(new, old)):
+                raise complain(
+                    ValueError,
+                    f"argument {name} does not fit the traced graph: it was "
+                    f"{_described(old, traced)}, now it is {_described(new, traced)}.",
+                    remedy="Trace the function again with the new arguments.",
+                )
+        return replace(self, leaves=leaves)
+
+
+def _same_type(new: Any, old: Any) -> bool:
+    a, b = _compat.aval_of(jnp.asarray(new)), _compat.aval_of(jnp.asarray(old))
+    return a.shape == b.shape and a.dtype == b.dtype
+
+
+def _same_value(new: Any, old: Any) -> bool:
+    return new is old or (type(new) is type(old) and bool(np.all(new == old)))
+
+
+def _described(value: Any, traced: bool) -> str:
+    aval = _compat.aval_of(jnp.asarray(value)) if traced else None
+    return repr(value) if aval is None else f"{aval.dtype}{list(aval.shape)}"
+
+
+def flatten_arguments(
+    fun: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    argnums: Sequence[int],
+    trace_data: bool,
+) -> Arguments:
+    """Flatten, name and sort out the arguments of a call.
+
+    Without ``trace_data`` only what is differentiated is looked into.
+    """
+    given = tuple(a if trace_data or i in argnums else _AsItIs(a) for i, a in enumerate(args))
+    looked_into = dict(kwargs) if trace_data else {}
+    paths, tree = jax.tree_util.tree_flatten_with_path((given, looked_into))
+    names, positions, parameter, traced = [], [], [], []
+    titles = _argument_names(fun, len(args))
+    for path, leaf in paths:
+        positional = path[0].idx == 0
+        chosen = positional and path[1].idx in argnums
+        title = titles[path[1].idx] if positional else str(path[1].key)
+        names.append(title + jax.tree_util.keystr(path[2:]))
+        positions.append(path[1].idx if positional else None)
+        parameter.append(chosen)
+        traced.append(chosen or (trace_data and _is_array(leaf)))
+    leaves = [leaf for _, leaf in paths]
+    rest = {} if trace_data else kwargs
+    return Arguments(leaves, tree, names, positions, parameter, traced, rest)
+
+
+def flatten_models(fun: Callable[..., Any], args: tuple[Any, ...], argnums: Any) -> Arguments:
+    """The same for those who look inside, and take models as they are: all arrays are traced.
+
+    **Returns:** arguments that know by ``opened`` which of them learn.
+    """
+    opened = open_arguments(args, argnums)
+    chosen = normalise_argnums(opened.argnums, len(opened.args))
+    indices = (chosen,) if isinstance(chosen, int) else chosen
+    titles = [*_argument_names(fun, len(args)), "state"]
+    leaves, names, positions, parameter = [], [], [], []
+    for i, argument in enumerate(opened.args):
+        paths = jax.tree_util.tree_leaves_with_path(argument)
+        leaves += [leaf for _, leaf in paths]
+        names += [titles[i] + opened.spell(path) for path, _ in paths]
+        positions += [i] * len(paths)
+        learns = learning_leaves(argument) if i in indices else [False] * len(paths)
+        if i in indices and not any(learns):
+            raise complain(
+                TypeError,
+                f"argument {titles[i]} has nothing that can learn: that needs real- or "
+                f"complex-valued arrays, and it holds {_kinds_of(argument)}.",
+                remedy="Convert what should learn to floats, or name other arguments by argnums.",
+            )
+        parameter += learns
+    pairs = zip(leaves, parameter, strict=True)
+    traced = [learns or _is_array(leaf) for leaf, learns in pairs]
+    tree = jax.tree.structure((opened.args, {}))
+    opened = opened._replace(argnums=chosen)
+    return Arguments(leaves, tree, names, positions, parameter, traced, opened=opened)
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, (jax.Array, np.ndarray, np.generic))
+
+
+def _kinds_of(argument: Any) -> str:
+    """What an argument holds, in a few words."""
+    kinds = [
+        str(_compat.aval_of(leaf).dtype) if _is_array(leaf) else type(leaf).__name__
+        for leaf in jax.tree.leaves(argument)
+    ]
+    return ", ".join(dict.fromkeys(kinds)) or "nothing"
+
+
+def _argument_names(fun: Callable[..., Any], count: int) -> list[str]:
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in parameters if p.kind in positional][:count]
+    return names + [f"args[{i}]" for i in range(len(names), count)]
+
+
+def normalise_argnums(argnums: Any, num_args: int) -> int | tuple[int, ...]:
+    """``argnums`` as non-negative integers, checked against the number of arguments."""
+    single = not isinstance(argnums, (Collection, np.ndarray)) or _is_scalar_array(argnums)
+    given: Any = [argnums] if single else argnums
+    try:
+        indices = [operator.index(i) for i in given]
+    except TypeError:
+        raise complain(
+            TypeError,
+            f"argnums must be an integer or a sequence of integers, got {argnums!r}.",
+            remedy="argnums counts the positional arguments, from 0.",
+        ) from None
+    if not indices:
+        raise complain(ValueError, f"argnums={argnums!r} names no argument to differentiate.")
+    for i in indices:
+        if not -num_args <= i < num_args:
+            raise complain(
+                TypeError if i >= 0 else ValueError,
+                f"differentiating with respect to argnums={argnums!r} needs at least "
+                f"{i + 1 if i >= 0 else -i} positional arguments, but the function was called "
+                f"with {num_args}.",
+                remedy="Pass the arguments to differentiate by position, or change argnums.",
+            )
+    positive = tuple(i % num_args for i in indices)
+    if len(set(positive)) < len(positive):
+        raise complain(TypeError, f"argnums={argnums!r} names an argument twice.")
+    return positive[0] if single else positive
+
+
+def _is_scalar_array(argnums: Any) -> bool:
+    return isinstance(argnums, (np.ndarray, jax.Array)) and argnums.ndim == 0
+
+
+def check_parameters(arguments: Arguments, *, allow_int: bool = False) -> None:
+    """Parameters must be arrays of floating-point (or complex) numbers."""
+    for leaf, name, parameter in zip(
+        arguments.leaves, arguments.names, arguments.parameter, strict=True
+    ):
+        if not parameter:
+            continue
+        if not _compat.is_typed(leaf):
+            raise complain(
+                TypeError,
+                f"argument {name} is not a valid JAX type: {type(leaf).__name__}.",
+                remedy="Differentiate arrays and numbers only; pass the rest as another argument.",
+            )
+        if not allow_int and not is_inexact(_compat.aval_of(leaf)):
+            raise complain(
+                TypeError,
+                "requires real- or complex-valued inputs (a sub-dtype of np.inexact) to "
+                f"differentiate, but {name} is {_compat.aval_of(leaf).dtype}.",
+                remedy="Convert it to a float, leave it out of argnums, or use dendrax.vjp.",
+            )

@@ -1,0 +1,219 @@
+"""A graph with regions -> the same graph written out: every vertex elementary, scans unrolled.
+
+The dynamics, the levels and the drawings need every value node, so a scan becomes its time steps.
+A weight that the steps share stays one leaf.
+
+JAX adds the errors inside an inner ``jit`` (or scan, or remat) up first and then adds the result to
+what waits outside. Where that decides the last bit, the region's input is kept as an identity
+vertex, a *port*.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dendrax.graph import (
+    Flow,
+    Graph,
+    Port,
+    Region,
+    Scan,
+    Vertex,
+    identity,
+    is_marked,
+    with_unique_names,
+)
+from dendrax.local import Circuit, Constant, Equation, cannot_differentiate
+
+
+def flatten(graph: Graph, opens: Callable[[Vertex], bool] = lambda v: True) -> Graph:
+    """Write out the regions of a graph; a root that something else uses gets its own vertex.
+
+    ``opens(v)`` says whether a region is written out; if not, it stays the vertex that it is.
+    """
+    writer = _Writer(opens)
+    leaves = [writer.copy(graph[leaf], (), "") for leaf in graph.leaves]
+    outputs = writer.walk(graph, graph.flow, [Port(leaf) for leaf in leaves], "")
+    outputs = _separate_roots(writer, outputs, graph.roots)
+    vertices = with_unique_names(writer.vertices)
+    flat = Graph(tuple(vertices), tuple(leaves), tuple(outputs), graph.roots, graph.call)
+    _refuse_loops(flat)
+    return flat
+
+
+def _refuse_loops(graph: Graph) -> None:
+    """There is no way back through a loop of unknown length. One that no error comes to is fine."""
+    for v in graph.active:
+        if isinstance(v.function, Equation) and v.function.primitive == "while":
+            raise cannot_differentiate("while", ValueError(), v.source)
+
+
+class _Writer:
+    """The vertices written so far."""
+
+    def __init__(self, opens: Callable[[Vertex], bool]) -> None:
+        self.opens = opens
+        self.vertices: list[Vertex] = []
+
+    def add(self, vertex: Vertex) -> int:
+        index = len(self.vertices)
+        if vertex.function is not None:
+            depends = tuple(self._reachable(vertex, mask) for mask in vertex.depends)
+            carries = tuple(mask != 0 for mask in depends)
+            vertex = replace(vertex, depends=depends, carries=carries)
+        self.vertices.append(replace(vertex, index=index))
+        return index
+
+    def _reachable(self, vertex: Vertex, mask: int) -> int:
+        """The inputs in ``mask`` that carry; in the first step of a scan, a carry may not."""
+        flags = (1 << k for k, port in enumerate(vertex.inputs) if self.carries(port))
+        return mask & functools.reduce(int.__or__, flags, 0)
+
+    def carries(self, port: Port) -> bool:
+        return self.vertices[port.vertex].carries[port.output]
+
+    def aval(self, port: Port) -> Any:
+        return self.vertices[port.vertex].outputs[port.output]
+
+    def copy(self, vertex: Vertex, inputs: Sequence[Port], scope: str) -> int:
+        return self.add(replace(vertex, inputs=tuple(inputs), name=scope + vertex.name))
+
+    def make(
+        self, name: str, function: Callable[..., Any], inputs: Sequence[Port], source: str
+    ) -> Port:
+        """Add a single-output vertex of a given function, all of whose inputs get a message."""
+        output = jax.eval_shape(lambda *values: function(*values)[0], *map(self.aval, inputs))
+        mask = (1 << len(inputs)) - 1
+        vertex = Vertex(
+            0, "internal", name, (output,), tuple(inputs), function, (mask,), (True,), (), source
+        )
+        return Port(self.add(vertex))
+
+    def constant(self, value: Any) -> Port:
+        aval = jax.typeof(value)
+        vertex = Vertex(0, "internal", "constant", (aval,), (), Constant(value), (0,), (False,))
+        return Port(self.add(vertex))
+
+    def walk(self, graph: Graph, flow: Flow, leaves: Sequence[Port], scope: str) -> list[Port]:
+        """Write the vertices of ``graph``, its leaves being ports already written."""
+        at = {Port(leaf): port for leaf, port in zip(graph.leaves, leaves, strict=True)}
+        for v in graph.vertices:
+            if v.function is None:
+                continue
+            inputs = [at[port] for port in v.inputs]
+            if isinstance(v.function, Region) and not is_marked(v) and self.opens(v):
+                outputs = self.region(v, v.function, inputs, flow, scope)
+            else:
+                for k, port in enumerate(inputs):  # a region may hand an input on as its output
+                    if port in inputs[:k]:
+                        inputs[k] = self.make(scope + "port", identity, [port], v.source)
+                index = self.copy(v, inputs, scope)
+                outputs = [Port(index, o) for o in range(len(v.outputs))]
+            at.update((Port(v.index, o), port) for o, port in enumerate(outputs))
+        return [at[port] for port in graph.outputs]
+
+    def region(
+        self, v: Vertex, region: Region, inputs: list[Port], flow: Flow, scope: str
+    ) -> list[Port]:
+        emitted, received = flow.emitted[v.index], flow.received[v.index]
+        inner = region.flow(emitted)
+        repeated = {port for port, count in Counter(inputs).items() if count > 1}
+        leaves = region.input_leaves
+        # Last input first: errors arrive in reverse program order, so the first input's is added
+        # first, as JAX does.
+        for k in reversed(received):
+            waiting = k in flow.summed[v.index] or inputs[k] in repeated
+            if waiting and self.carries(inputs[k]) and _adds_up(region, inner, leaves[k]):
+                inputs[k] = self.make(scope + "port", identity, [inputs[k]], v.source)
+        constants = [self.constant(value) for value in region.constants]
+        if isinstance(region, Scan):
+            return self.scan(v, region, constants, inputs, inner, scope)
+        return self.walk(region.body, inner, [*constants, *inputs], f"{scope}{v.name}/")
+
+    def scan(
+        self,
+        v: Vertex,
+        region: Scan,
+        constants: list[Port],
+        inputs: list[Port],
+        inner: Flow,
+        scope: str,
+    ) -> list[Port]:
+        """Unroll: slice the xs, write the body at each time step, stack the ys."""
+        consts, carry, xs = region.split(inputs)
+        ys: list[list[Port]] = [[] for _ in region.body.outputs[region.num_carry :]]
+        order = range(region.length)
+        for t in reversed(order) if region.reverse else order:
+            name = f"{scope}{v.name}[{t}]/"
+            x = [
+                self.make(name + "x", functools.partial(_slice, t), [port], v.source) for port in xs
+            ]
+            outputs = self.walk(region.body, inner, [*constants, *consts, *carry, *x], name)
+            carry, slices = outputs[: region.num_carry], outputs[region.num_carry :]
+            shared = set(carry) & set(slices)
+            for k, port in enumerate(carry):
+                if port in shared and self.carries(port):
+                    carry[k] = self.make(name + "port", identity, [port], v.source)
+            for column, port in zip(ys, slices, strict=True):
+                column.append(port)
+        stacked = [
+            self.stack(scope, v, o, column[::-1] if region.reverse else column)
+            for o, column in enumerate(ys, region.num_carry)
+        ]
+        return [*carry, *stacked]
+
+    def stack(self, scope: str, v: Vertex, output: int, column: list[Port]) -> Port:
+        if not column:
+            aval = v.outputs[output]
+            return self.constant(jnp.zeros(aval.shape, aval.dtype))
+        return self.make(f"{scope}{v.name}/stack", _stack, column, v.source)
+
+
+def _slice(t: int, xs: Any) -> list[Any]:
+    return [jax.lax.index_in_dim(xs, t, keepdims=False)]
+
+
+def _stack(*slices: Any) -> list[Any]:
+    return [jnp.stack(slices)]
+
+
+def _adds_up(region: Region, flow: Flow, leaf: int) -> bool:
+    """Whether more than one term is added up at a leaf of the body."""
+    uses = [
+        (v, k)
+        for v in region.body.vertices
+        for k in flow.received[v.index]
+        if v.inputs[k] == Port(leaf)
+    ]
+    if len(uses) != 1 or isinstance(region, Scan):
+        return True
+    ((v, k),) = uses
+    if isinstance(v.function, Region):
+        emitted = flow.emitted[v.index]
+        inner = v.function.input_leaves[k]
+        return _adds_up(v.function, v.function.flow(emitted), inner)
+    avals = [region.body[port.vertex].outputs[port.output] for port in v.inputs]
+    assert v.function is not None
+    return Circuit(v.function, avals, flow.emitted[v.index], [k]).num_terms != (1,)
+
+
+def _separate_roots(writer: _Writer, outputs: list[Port], roots: Sequence[bool]) -> list[Port]:
+    """A root must be used by nobody else; where it is, an identity vertex takes its place."""
+    used = {port.vertex for v in writer.vertices for port in v.inputs}
+    counts = Counter(port.vertex for port, root in zip(outputs, roots, strict=True) if root)
+    separate = list(outputs)
+    # The last output first: JAX adds the errors at the outputs first to last.
+    for o in reversed(range(len(outputs))):
+        port = outputs[o]
+        vertex = writer.vertices[port.vertex]
+        busy = vertex.function is None or port.vertex in used or counts[port.vertex] > 1
+        if roots[o] and writer.carries(port) and busy:
+            separate[o] = writer.make("output", identity, [port], vertex.source)
+    return separate

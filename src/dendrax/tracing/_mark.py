@@ -1,0 +1,105 @@
+"""`vertex`: mark a function as one elementary function of the graph.
+
+A mark is an inner ``jax.jit`` with a telling name. It survives ``vmap``, ``scan``, ``remat`` and
+the like, means nothing to JAX itself, and costs nothing once compiled.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from dendrax import _compat
+from dendrax.support import complain, nobody_speaking, public
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_PREFIX = "dendrax_vertex_"
+
+
+@public("dendrax.vertex")
+def vertex(fn: _F) -> _F:
+    r"""Mark a function as one vertex: one value node for its result, none inside.
+
+    Under `vertices="marked"` the marks alone decide which value nodes there are, and everything
+    between two marks lies inside the next vertex's function. Under `"layer"` and `"primitive"` a
+    marked function counts as a single operation. Everywhere else the mark does nothing.
+
+    A mark inside `jax.lax.cond` or a custom rule, or under `jax.disable_jit`, is not seen. A marked
+    last layer is a value node of its own between the network and its loss: leave it unmarked for
+    the textbook's clamped output.
+
+    A layer marked with its activation, $\mu = f(W x + b)$, gives the convention in which value
+    nodes are post-activations. Inside `jax.lax.scan` there is one value node per time step.
+
+    **Arguments:** `fn`: any JAX function of trees of arrays. Whatever else is in its arguments
+    (numbers, strings, functions) is fixed.
+
+    **Returns:** the marked function. Can be used as a decorator.
+
+    !!! example
+
+        ```python
+        import dendrax, jax.numpy as jnp
+
+        layer = dendrax.vertex(lambda w, x: jnp.tanh(x @ w))
+
+
+        def loss(ws, x, y):
+            for w in ws[:-1]:
+                x = layer(w, x)
+            return jnp.sum((x @ ws[-1] - y) ** 2)
+
+
+        ws, x, y = [jnp.ones((2, 2))] * 3, jnp.ones((4, 2)), jnp.ones((4, 2))
+        step = dendrax.value_and_grad(loss, rule=dendrax.IL(), vertices="marked")
+        value, gradient = step(ws, x, y)
+        print(dendrax.trace(loss, ws, x, y, vertices="marked"))
+        # -> ... 2 value nodes, and the output, which is clamped ...
+        ```
+    """
+    if not callable(fn):
+        raise complain(
+            TypeError,
+            f"expected a function, got {type(fn).__name__}.",
+            remedy="Mark the function itself: layer = dendrax.vertex(layer).",
+        )
+
+    name = _PREFIX + _identifier(fn)
+
+    @functools.wraps(fn)
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        if not _compat.is_tracing():  # nobody is looking
+            return fn(*args, **kwargs)
+        leaves, tree = jax.tree.flatten((args, kwargs))
+
+        def call(*arrays: Any) -> Any:
+            values = iter(arrays)
+            merged = [next(values) if _is_array(leaf) else leaf for leaf in leaves]
+            args, kwargs = jax.tree.unflatten(tree, merged)
+            with nobody_speaking():
+                return fn(*args, **kwargs)
+
+        call.__name__ = call.__qualname__ = name
+        # Compiled afresh for each call: nothing that the function sees can be out of date.
+        return jax.jit(call)(*filter(_is_array, leaves))
+
+    return marked  # pyright: ignore[reportReturnType]
+
+
+def marked_name(name: Any) -> str | None:
+    """The name of the marked function behind an inner ``jit`` of this name, if there is one."""
+    is_mark = isinstance(name, str) and name.startswith(_PREFIX)
+    return name.removeprefix(_PREFIX) if is_mark else None
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, (jax.Array, np.ndarray, np.generic))
+
+
+def _identifier(fn: Callable[..., Any]) -> str:
+    name = getattr(fn, "__name__", type(fn).__name__)
+    return name if name.isidentifier() else "function"

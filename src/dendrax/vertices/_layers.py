@@ -1,0 +1,193 @@
+"""Where the layers of a graph end: the textbook network ``μ_k = W_k f(x_{k-1}) + b_k``.
+
+A layer ends where an operation uses a parameter. A bias or scale that follows directly joins it,
+and so does a sum with another layer. What follows the last layer (the loss) belongs to the output.
+
+A flat graph of operations enters; the ports at which its layers end leave.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from dendrax.graph import Graph, Port, Vertex, is_marked
+from dendrax.local import Equation
+
+CONTRACTIONS = ("dot_general", "conv_general_dilated")
+SUMS = ("add", "sub", "add_any")
+PRODUCTS = ("mul", "div")
+ELEMENTWISE = (*SUMS, *PRODUCTS, "max", "min", "pow", "atan2", "select_n")
+STRUCTURAL = (
+    "reshape",
+    "transpose",
+    "squeeze",
+    "expand_dims",
+    "broadcast_in_dim",
+    "convert_element_type",
+    "reduce_precision",
+    "copy",
+    "neg",
+    "sharding_constraint",
+)
+
+
+def active_ports(graph: Graph) -> list[Port]:
+    """The ports that have an error, in program order."""
+    return [Port(v.index, o) for v in graph.active for o in graph.flow.emitted[v.index]]
+
+
+# What a value is made of. A "number" is a scalar, or one spread over an array; a "parameter" may
+# have been reshaped, cast or normalised; a "product" is made of parameters by a layer; and whatever
+# data have gone into is a "signal".
+Origin = Literal["number", "constant", "parameter", "product", "signal"]
+
+
+class _Layer(NamedTuple):
+    """A layer under construction: where it would end now, and where its result is by now.
+
+    In between are operations that only reshape or scale; a bias may follow these. A layer that only
+    ``scales`` (a normalisation's) may be a factor that what it is ``made_of`` is yet to be
+    multiplied with.
+    """
+
+    end: Port
+    result: Port
+    scales: bool = False
+    made_of: frozenset[Port] = frozenset()
+
+
+class Layers:
+    """Walks through a graph of operations and finds where its layers end."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.origin: dict[Port, Origin] = {}
+        self.open: dict[Port, _Layer] = {}  # by the port where its result is
+        self.made_of: dict[Port, frozenset[Port]] = {}  # the layers and data behind a signal
+        self.uses = Counter(port for v in graph.active for port in v.inputs)
+        self.all_scalar = all(v.shape == () for v in graph.active)
+        for v in graph.vertices:
+            self._visit(v)
+
+    def ends(self) -> set[Port]:
+        """The ports at which a layer ends, without the output's own."""
+        scalars = _scalar_tail(self.graph)
+        ends = {layer.end for layer in self.open.values() if layer.end.vertex not in scalars}
+        ends &= set(active_ports(self.graph))
+        before = _before(self.graph, ends)
+        return {port for port in ends if port.vertex in before}
+
+    def _visit(self, v: Vertex) -> None:
+        origin = self._origin(v)
+        ports = [Port(v.index, o) for o in range(len(v.outputs))]
+        self.origin.update(dict.fromkeys(ports, origin))
+        self.made_of.update(dict.fromkeys(ports, self._made_of(v)))
+        if v.function is None or origin in ("number", "constant") or is_marked(v):
+            return
+        given: list[Origin] = [self.origin[port] for port in v.inputs]
+        layers = [self.open[port] for port in v.inputs if port in self.open]
+        parameters = given.count("parameter")
+        name = _operation(v)
+        if name in CONTRACTIONS and self._uses_weight(given):
+            self._begin(ports)
+        elif layers and all(self.uses[layer.result] == 1 for layer in layers):
+            self._continue(v, ports[0], layers, given)
+        elif "signal" in given and parameters:
+            self._begin(ports, scales=name in PRODUCTS)
+
+    def _continue(
+        self, v: Vertex, port: Port, layers: list[_Layer], given: Sequence[Origin]
+    ) -> None:
+        """An operation on the result of a layer: joins it, only reshapes it, or leaves it."""
+        name = _operation(v)
+        pairs = zip(v.inputs, given, strict=True)
+        others: list[Origin] = [origin for port, origin in pairs if port not in self.open]
+        if self._joins(name, layers, others) or self._is_applied(v, layers, others):
+            for layer in layers:
+                del self.open[layer.result]
+            scales = name in PRODUCTS and all(layer.scales for layer in layers)
+            self._begin([port], scales=scales)
+        elif len(layers) == 1 and self._only_reshapes(name, others):
+            del self.open[layers[0].result]
+            self.open[port] = layers[0]._replace(result=port)
+        elif "parameter" in others:
+            self._begin([port], scales=name in PRODUCTS)
+
+    def _joins(self, name: str, layers: list[_Layer], others: Sequence[Origin]) -> bool:
+        """A bias or scale, or a sum of layers."""
+        if len(layers) == 1 and name in ELEMENTWISE and "parameter" in others:
+            return "signal" not in others
+        return len(layers) == 2 and not others and name in SUMS
+
+    def _is_applied(self, v: Vertex, layers: list[_Layer], others: Sequence[Origin]) -> bool:
+        """Whether a factor is multiplied with the signal that it was made for."""
+        if len(layers) != 1 or not layers[0].scales or others != ["signal"]:
+            return False
+        (signal,) = [port for port in v.inputs if port not in self.open]
+        return _operation(v) in PRODUCTS and not layers[0].made_of.isdisjoint(self.made_of[signal])
+
+    def _only_reshapes(self, name: str, others: Sequence[Origin]) -> bool:
+        scales = name in (*SUMS, *PRODUCTS) and all(origin == "number" for origin in others)
+        return scales or (name in STRUCTURAL and not others)
+
+    def _uses_weight(self, given: Sequence[Origin]) -> bool:
+        """Whether a contraction is a layer's: with a parameter, or with a weight made of some."""
+        return "parameter" in given or ("product" in given and "signal" in given)
+
+    def _begin(self, ports: Sequence[Port], *, scales: bool = False) -> None:
+        for port in ports:
+            self.open[port] = _Layer(port, port, scales, self.made_of[port])
+            self.made_of[port] = frozenset({port})
+
+    def _made_of(self, v: Vertex) -> frozenset[Port]:
+        if v.function is None:
+            return frozenset({Port(v.index)}) if v.kind == "data" else frozenset()
+        return frozenset().union(*(self.made_of[port] for port in v.inputs))
+
+    def _origin(self, v: Vertex) -> Origin:
+        if v.function is None:
+            if v.kind == "parameter":
+                return "parameter"
+            return "signal" if v.shape or self.all_scalar else "number"
+        given: list[Origin] = [self.origin[port] for port in v.inputs]
+        if "signal" in given or is_marked(v):
+            return "signal"
+        contracts = _operation(v) in CONTRACTIONS and self._uses_weight(given)
+        if contracts and ("constant" in given or "number" in given):
+            return "signal"
+        if contracts or "product" in given:
+            return "product"
+        if "parameter" in given:
+            return "parameter"
+        spreads = _operation(v) in (*ELEMENTWISE, *STRUCTURAL)
+        scalar = all(not aval.shape for aval in v.outputs)
+        return "number" if scalar or (spreads and "constant" not in given) else "constant"
+
+
+def _operation(v: Vertex) -> str:
+    return v.function.primitive if isinstance(v.function, Equation) else v.name
+
+
+def _scalar_tail(graph: Graph) -> set[int]:
+    """The vertices from which only scalars lead to the output: sums of losses and penalties."""
+    inner = {v.index for v in graph.active}
+    if all(v.shape == () for v in graph.active):
+        return set()
+    tail: set[int] = set()
+    for v in reversed(graph.active):
+        users = [user.index for user in graph.users(v) if user.index in inner]
+        if all(aval.shape == () for aval in v.outputs) and tail.issuperset(users):
+            tail.add(v.index)
+    return tail
+
+
+def _before(graph: Graph, ends: set[Port]) -> set[int]:
+    """The vertices after which a layer still ends."""
+    ending = {port.vertex for port in ends}
+    before: set[int] = set()
+    for edge in reversed(graph.edges):
+        if edge.user in ending or edge.user in before:
+            before.add(edge.source.vertex)
+    return before

@@ -1,0 +1,19 @@
+"""The one pair of walks: `record` forwards, `send_back` backwards.
+
+What enters: a function and its inputs. Forwards each vertex that an active input reaches is noted
+on a `Tape`, with its own way back. Backwards errors at the outputs enter, and errors at the inputs
+leave; each message is added at a *slot* of the tape, in the order in which JAX adds it. Regions
+(`jit`, `remat`, `scan`) do the same with their body.
+
+- `Local` says how one vertex is run and linearised; `exact` is what JAX does.
+- `record_call` records a user's function as it is; no graph is made.
+"""
+
+from dendrax.walk._record_call import record_call as record_call
+from dendrax.walk._regions import exact as exact
+from dendrax.walk._wave import Local as Local
+from dendrax.walk._wave import Tape as Tape
+from dendrax.walk._wave import plain as plain
+from dendrax.walk._wave import port as port
+from dendrax.walk._wave import record as record
+from dendrax.walk._wave import send_back as send_back

@@ -1,0 +1,39 @@
+"""A user's function and its arguments -> `Tape`, and the way back to the user's trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from dendrax import _compat
+from dendrax.local import is_inexact
+from dendrax.tracing import Arguments, Call, Results, flatten_results
+from dendrax.walk._regions import exact
+from dendrax.walk._wave import Tape, plain, record
+
+
+def record_call(
+    fun: Callable[..., Any],
+    arguments: Arguments,
+    argnums: int | tuple[int, ...],
+    *,
+    has_aux: bool = False,
+) -> tuple[list[Any], Tape, Call]:
+    """Run a call and record it for the wave.
+
+    **Returns:** the function's results (the auxiliary ones last), the tape, and the call.
+    """
+    results = Results()
+    auxiliary: list[Any] = []
+
+    def flat(*traced: Any) -> list[Any]:
+        outputs, aux = flatten_results(arguments.call(fun, traced), has_aux, results)
+        auxiliary.extend(map(plain, aux))
+        return outputs
+
+    values = [jnp.asarray(leaf) for leaf in arguments.traced_leaves()]
+    active = [is_inexact(_compat.aval_of(value)) for value in values]
+    outputs, tape = record(flat, values, active, exact)
+    return [*outputs, *auxiliary], tape, Call(arguments, (), results.out_tree, results.aux, argnums)
