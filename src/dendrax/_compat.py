@@ -40,8 +40,9 @@ SUM_PRIMITIVE = "add_any"
 # What a user wants to see is the line of the model, not of the machinery around it: not our own
 # files (except dendrax.models), and not those of the libraries that models are written in.
 _HERE = os.path.dirname(os.path.abspath(__file__))
-for _folder in ("_", "rules" + os.sep, "certify" + os.sep):
-    source_info_util.register_exclusion(os.path.join(_HERE, _folder))
+_CORE = ("graph", "local", "tracing", "vertices", "walk", "inference", "rules", "certify")
+for _path in ("_", *(folder + os.sep for folder in _CORE)):
+    source_info_util.register_exclusion(os.path.join(_HERE, _path))
 _LIBRARIES = tuple(f"{os.sep}{name}{os.sep}" for name in ("equinox", "flax", "haiku"))
 
 
