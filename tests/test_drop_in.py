@@ -14,7 +14,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 import dendrax
 from dendrax import IL, ZIL, ErrorPC, FixedPrediction
-from dendrax.local import _function as _local
+from dendrax.local import _linear as _local
 from dendrax.walk import _body
 from tests.cases.functions import FUNCTIONS, log_density
 from tests.compare import same

@@ -12,7 +12,7 @@ import dendrax
 from dendrax import ZIL, _compat
 from dendrax.graph import _level
 from dendrax.inference import _dynamics, _equations
-from dendrax.local import _function as _local
+from dendrax.local import _linear as _local
 from dendrax.rules import zil
 from dendrax.walk import _body
 from tests.compare import distance, same

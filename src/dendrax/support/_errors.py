@@ -91,7 +91,7 @@ def is_ours(problem: BaseException) -> bool:
 
 def warn(problem: str) -> None:
     """Warn about something, at the line of the user's that called dendrax."""
-    here = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
     level, frame = 2, sys._getframe(1)  # 1 would be this function
     while frame is not None and frame.f_code.co_filename.startswith(here):
         level, frame = level + 1, frame.f_back
