@@ -84,11 +84,10 @@ def test_what_inference_learning_reads():
 class Telepathic(IL):
     """IL whose first layer feels the mean of the last."""
 
-    def step(self, net, fixed, state):
-        step = super().step(net, fixed, state)
-        first, *_, last = step.state.x
-        x = {**step.state.x, first: step.state.x[first] + jnp.mean(state.x[last])}
-        return step._replace(state=step.state._replace(x=x))
+    def step(self, net, state):
+        after = super().step(net, state)
+        first, *_, last = after.x
+        return after._replace(x={**after.x, first: after.x[first] + jnp.mean(state.x[last])})
 
 
 def deep(w, x):
@@ -118,14 +117,14 @@ def test_an_optimizer_that_is_not_local_is_caught():
 class Oracle(FixedPrediction):
     """Knows all errors before the first step."""
 
-    def start(self, net):
-        fixed, state = super().start(net)
+    def start(self, net, memory=None):
+        state = super().start(net)
         for _ in range(8):
-            state = super().step(net, fixed, state).state
-        return fixed, state
+            state = super().step(net, state)
+        return state
 
-    def step(self, net, fixed, state):
-        return super().step(net, fixed, state)._replace(state=state)
+    def step(self, net, state):
+        return state
 
 
 def test_a_start_that_knows_too_much_is_caught():
@@ -146,18 +145,16 @@ def test_names_may_clash_and_chains_may_be_long():
 class Blackboard(IL):
     """IL that keeps a number which belongs to nobody and that all can write on."""
 
-    def start(self, net):
-        fixed, state = super().start(net)
-        return fixed, (state, jnp.zeros((), jnp.float32))
+    def start(self, net, memory=None):
+        return super().start(net), jnp.zeros((), jnp.float32)
 
-    def step(self, net, fixed, state):
+    def step(self, net, state):
         state, board = state
-        step = super().step(net, fixed, state)
         total = sum(jnp.sum(x) for x in state.x.values())
-        return step._replace(state=(step.state, board + total))
+        return super().step(net, state), board + total
 
-    def learn(self, net, fixed, state):
-        return super().learn(net, fixed, state[0])
+    def look(self, net, state):
+        return super().look(net, state if hasattr(state, "x") else state[0])
 
 
 def test_shared_memory_is_caught():

@@ -7,7 +7,8 @@ import pytest
 from jax import lax
 
 import dendrax
-from dendrax.local._contraction import Contraction, is_contraction
+from dendrax import _compat
+from dendrax.local import Applied, Contraction, is_contraction
 
 # shapes of the operands, and their contracted axes
 CASES = {
@@ -35,19 +36,40 @@ def test_the_message_is_jaxs(case, free):
         return lax.dot_general(a, b, ((left, right), ((), ())))
 
     graph = dendrax.trace(product, *operands, argnums=(0, 1))
-    (vertex,) = [v for v in graph if is_contraction(v.function)]
-    ours = Contraction.prepare(vertex.function, free, operands[1 - free])
+    (operation,) = filter(is_contraction, operations(graph))
+    active = [k == free for k in (0, 1)]
+    ours = Contraction.prepare(operation, operands, active)
     pair = lambda x: product(x, operands[1]) if free == 0 else product(operands[0], x)
     value, pullback = jax.vjp(pair, operands[free])
     error = jnp.cos(value)
-    np.testing.assert_allclose(ours.message(error), pullback(error)[0], rtol=1e-12)
+    message = _compat.new_sum(jax.typeof(operands[free]))
+    ours.send([error], [message])
+    np.testing.assert_allclose(_compat.summed(message), pullback(error)[0], rtol=1e-12)
+    assert ours.reach([True]) == [True] and ours.reach([False]) == [False]
 
 
-def test_batched_products_and_squares_are_left_to_jax():
+def operations(graph):
+    """The operations of a graph."""
+    equations = [v.function.jaxpr.eqns[0] for v in graph if v.function is not None]
+    return [Applied(eqn.primitive, eqn.params) for eqn in equations]
+
+
+def test_both_operands_get_their_message():
+    def square(a):
+        return lax.dot_general(a, a, (((1,), (0,)), ((), ())))
+
+    rng = np.random.default_rng(0)
+    a, error = (jnp.asarray(rng.normal(size=(3, 3))) for _ in range(2))
+    (operation,) = operations(dendrax.trace(square, a))
+    message = _compat.new_sum(jax.typeof(a))
+    Contraction.prepare(operation, [a, a], [True, True]).send([error], [message, message])
+    expected = jax.vjp(square, a)[1](error)[0]
+    np.testing.assert_allclose(_compat.summed(message), expected, rtol=1e-12)
+
+
+def test_batched_products_are_left_to_jax():
     def batched(a, b):
         return lax.dot_general(a, b, (((2,), (1,)), ((0,), (0,))))
 
     graph = dendrax.trace(batched, jnp.ones((2, 3, 4)), jnp.ones((2, 4, 5)))
-    assert not any(is_contraction(v.function) for v in graph)
-    graph = dendrax.trace(lambda a: a @ a, jnp.ones((3, 3)))
-    assert not any(is_contraction(v.function) for v in graph)
+    assert not any(map(is_contraction, operations(graph)))

@@ -7,10 +7,11 @@ import pytest
 from jax import lax
 
 import dendrax
-from dendrax import IL, FixedPrediction
-from dendrax.inference import _network
-from dendrax.local._convolution import Convolution, is_convolution
+from dendrax import IL, FixedPrediction, _compat
+from dendrax.local import Convolution, is_convolution
+from dendrax.walk import _regions
 from tests.sampling import rotating
+from tests.test_contraction import operations
 
 LAYOUTS = {
     2: [("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW"), ("CHWN", "IHWO", "NHWC")],
@@ -69,14 +70,16 @@ LAYOUT_NAMES = {f"{layout[0]}-{layout[1]}": layout for n in LAYOUTS for layout i
 def test_prediction_and_message_are_jaxs(layout, setting):
     convolve, image, kernel = case(layout, setting)
     graph = dendrax.trace(convolve, image, kernel, argnums=(0, 1))
-    (vertex,) = [v for v in graph if is_convolution(v.function)]
+    (operation,) = filter(is_convolution, operations(graph))
 
     @jax.jit
     def both(image, kernel):
-        ours = Convolution.prepare(vertex.function, kernel)
+        ours = Convolution.prepare(operation, [image, kernel], [True, True])
         expected, pullback = jax.vjp(convolve, image, kernel)
         error = jnp.cos(expected)
-        found = ours(image), ours.message(error), ours.kernel_message(image, error)
+        sums = [_compat.new_sum(jax.typeof(value)) for value in (image, kernel)]
+        ours.send([error], sums)
+        found = ours(image), *map(_compat.summed, sums)
         return found, (expected, *pullback(error))
 
     for found, expected in zip(*both(image, kernel), strict=True):
@@ -111,7 +114,7 @@ def test_inside_a_network(layout, setting, monkeypatch):
     for name, expected in jax.grad(loss)(w, image).items():
         np.testing.assert_allclose(found[name], expected, rtol=1e-9, atol=1e-10)
     il = dendrax.grad(loss, rule=IL(num_steps=3))(w, image)
-    monkeypatch.setattr(_network, "is_convolution", lambda function: False)
+    monkeypatch.setattr(_regions, "is_convolution", lambda function: False)
     for name, expected in dendrax.grad(loss, rule=IL(num_steps=3))(w, image).items():
         np.testing.assert_allclose(il[name], expected, rtol=1e-9, atol=1e-10)
         assert not np.allclose(il[name], found[name], rtol=1e-3)  # it is not backprop that we see
@@ -148,4 +151,4 @@ def test_groups_over_the_batch_are_left_to_jax():
         )
 
     graph = dendrax.trace(convolve, jnp.ones((4, 5, 3)), jnp.ones((2, 3, 4)))
-    assert not any(is_convolution(v.function) for v in graph)
+    assert not any(map(is_convolution, operations(graph)))

@@ -2,7 +2,8 @@
 
 - `value_and_grad`, `grad`, `vjp`: as JAX's, by a learning rule. `vertex` marks a function as one
   elementary function of a network.
-- `ZIL`, `BP`, `IL`, `IncrementalPC`, `FixedPrediction`, `ErrorPC`: the rules.
+- `ZIL`, `BP`, `IL`, `IncrementalPC`, `FixedPrediction`, `ErrorPC`: the rules. `Rule` is what your
+  own is made of, with `Gaussian` energies, `feedback` weights, and `settle` for rules within rules.
 - `trace`, `level`, `run`: a function's graph (`Graph` of `Vertex`), its levels (`LevelledGraph`),
   and a rule on it over time (`Result`).
 - `check`, `audit`: how far a gradient is from JAX's (`Certificate`), what updates read (`Audit`).
@@ -57,7 +58,11 @@ if _typing.TYPE_CHECKING:  # what follows for editors and type checkers; at run 
     from dendrax.rules import ZIL as ZIL
     from dendrax.rules import ErrorPC as ErrorPC
     from dendrax.rules import FixedPrediction as FixedPrediction
+    from dendrax.rules import Gaussian as Gaussian
     from dendrax.rules import IncrementalPC as IncrementalPC
+    from dendrax.rules import Rule as Rule
+    from dendrax.rules import feedback as feedback
+    from dendrax.rules import settle as settle
     from dendrax.tracing import vertex as vertex
 else:  # a checker that saw __getattr__ would believe in any name
     _NAMES = {
@@ -67,7 +72,10 @@ else:  # a checker that saw __getattr__ would believe in any name
         "tracing": ("vertex",),
         "certify": ("Audit", "Certificate", "audit", "check"),
         "draw": ("explore",),
-        "rules": ("BP", "IL", "ZIL", "ErrorPC", "FixedPrediction", "IncrementalPC"),
+        "rules": (
+            *("BP", "IL", "ZIL", "ErrorPC", "FixedPrediction", "IncrementalPC"),
+            *("Gaussian", "Rule", "feedback", "settle"),
+        ),
     }
     _HOME_OF = {name: home for home, names in _NAMES.items() for name in names}
     # Submodules, and the packages without which they cannot be imported.

@@ -13,18 +13,17 @@ import jax.numpy as jnp
 from dendrax import _compat
 from dendrax.graph import Graph, LevelledGraph, checked, level_graph
 from dendrax.inference import (
-    Relaxation,
+    Outcome,
     Result,
     as_flat,
+    check_no_memory,
     evaluate,
     flat_target,
     graph_for,
-    is_wave,
-    run_loss_over_time,
-    run_over_time,
+    learn,
     run_rule,
 )
-from dendrax.rules import ZIL, Rule, Timed
+from dendrax.rules import ZIL, Rule
 from dendrax.support import (
     QUANTITIES,
     RULE_NAMES,
@@ -60,6 +59,8 @@ def value_and_grad(
     *,
     rule: Rule = ZIL(),
     vertices: Vertices | None = None,
+    memory: Any = None,
+    has_result: bool = False,
 ) -> Callable[..., tuple[Any, Any]]:
     """As `jax.value_and_grad`, with the gradient found by a predictive-coding rule.
 
@@ -72,8 +73,12 @@ def value_and_grad(
     - `vertices`: which functions count as elementary, see `dendrax.trace`. By default what the
       rule is meant for: `"primitive"` for `dendrax.BP` and `dendrax.ZIL` (whose result does not
       depend on it), `"layer"` for all others (whose result does).
+    - `memory`: what the rule is to start from, if it remembers anything from update to update:
+      `result.memory` of the last one. `None` at the first.
+    - `has_result`: whether to hand out what inference left besides the gradient, too.
 
-    **Returns:** a function with the same arguments that returns `(fun(...), gradient)`.
+    **Returns:** a function with the same arguments that returns `(fun(...), gradient)`; with
+    `has_result`, `((value, result), gradient)`, or `((value, aux, result), gradient)`.
 
     !!! example
 
@@ -83,7 +88,16 @@ def value_and_grad(
         dendrax.value_and_grad(lambda w, x: (w * x) ** 2)(2.0, 3.0)  # -> (36.0, 36.0)
         ```
     """
-    return _value_and_grad("dendrax.value_and_grad", fun, argnums, has_aux, rule, vertices)
+    name = "dendrax.value_and_grad"
+    both = _value_and_grad(name, fun, argnums, has_aux, rule, vertices, memory)
+
+    @functools.wraps(fun)
+    def value_and_gradient(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        value, aux, result, gradient = both(*args, **kwargs)
+        found = (value, *aux, result) if has_result else (value, *aux)
+        return found if len(found) > 1 else value, gradient
+
+    return value_and_gradient
 
 
 def grad(
@@ -113,42 +127,51 @@ def grad(
 
     @functools.wraps(fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        value, gradient = both(*args, **kwargs)
-        return (gradient, value[1]) if has_aux else gradient
+        _, aux, _, gradient = both(*args, **kwargs)
+        return (gradient, *aux) if has_aux else gradient
 
     return gradient
 
 
 def _value_and_grad(
-    name: str, fun: Any, argnums: Any, has_aux: bool, rule: Rule, vertices: Vertices | None
-) -> Callable[..., tuple[Any, Any]]:
+    name: str,
+    fun: Any,
+    argnums: Any,
+    has_aux: bool,
+    rule: Rule,
+    vertices: Vertices | None,
+    memory: Any = None,
+) -> Callable[..., tuple[Any, tuple[Any, ...], Outcome, Any]]:
+    """``(value, aux, if any, outcome, gradient)``."""
     with speaking_as(name):
         check_settings(fun, rule, vertices)
 
     @functools.wraps(fun)
-    def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    def both(*args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...], Outcome, Any]:
         with speaking_as(name):
-            if is_wave(rule):
-                outputs, found, call = _by_wave(fun, args, kwargs, argnums, has_aux)
+            if rule.is_wave:
+                check_no_memory(rule, memory)
+                outputs, found, call = _by_wave(fun, args, kwargs, argnums, has_aux, rule)
+                outcome = Outcome()
             else:
                 graph, call = _trace(fun, args, kwargs, argnums, has_aux)
                 check_scalar(_root_avals(graph), call, graph[graph.outputs[0].vertex].source)
-                outputs, found = run_loss_over_time(
-                    graph, call.leaves(), rule, vertices or rule.vertices
-                )
+                errors = [1.0] + [None] * (len(graph.outputs) - 1)
+                chosen = vertices or rule.vertices
+                outputs, found, outcome = learn(graph, rule, chosen, call.leaves(), errors, memory)
             value = jax.tree.unflatten(call.out_tree, outputs[:1])
-            result = (value, call.aux(outputs[1:])) if has_aux else value
-            return result, call.gradient(found)
+            aux = (call.aux(outputs[1:]),) if has_aux else ()
+            return value, aux, outcome, call.gradient(found)
 
     return both
 
 
 def _by_wave(
-    fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, has_aux: bool
+    fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, has_aux: bool, rule: Rule
 ) -> tuple[list[Any], list[Any], Call]:
     """The results of a loss and the errors at what is differentiated, by one pass."""
     arguments, chosen = _arguments(fun, args, kwargs, argnums)
-    outputs, tape, call = record_call(fun, arguments, chosen, has_aux=has_aux)
+    outputs, tape, call = record_call(fun, arguments, chosen, rule.local, has_aux=has_aux)
     count = call.out_tree.num_leaves
     check_scalar(list(map(_compat.aval_of, outputs[:count])), call, tape.layout.source_of_output())
     return outputs, send_back(tape, [jax.lax.full_like(outputs[0], 1)]), call
@@ -190,9 +213,9 @@ def vjp(
     with speaking_as("dendrax.vjp"):
         check_settings(fun, rule, vertices)
         argnums = tuple(range(len(primals)))
-        if is_wave(rule):
+        if rule.is_wave:
             arguments, _ = _arguments(fun, primals, {}, argnums, allow_int=True)
-            outputs, tape, call = record_call(fun, arguments, argnums, has_aux=has_aux)
+            outputs, tape, call = record_call(fun, arguments, argnums, rule.local, has_aux=has_aux)
             pull, kept = _pull_wave, tape
         else:
             graph, call = _trace(fun, primals, {}, argnums, has_aux, allow_int=True)
@@ -227,7 +250,7 @@ def _pull_dynamics(
         errors += [None] * (len(graph.outputs) - len(errors))
         pairs = zip(errors, graph.outputs, strict=True)
         errors = [error if graph.carries(port) else None for error, port in pairs]
-        return call.gradient(run_over_time(graph, rule, vertices, leaves, errors)[1])
+        return call.gradient(learn(graph, rule, vertices, leaves, errors).gradients)
 
 
 def _output_errors(call: Call, avals: tuple[Any, ...], cotangent: Any) -> list[Any]:
@@ -391,10 +414,11 @@ def run(
     record = (record,) if isinstance(record, (str, bool)) or record is None else tuple(record)
     for name in record:
         one_of("record", name, QUANTITIES)
-    flat = graph_for(rule, as_flat(graph))
+    graph = graph_for(rule, graph)
+    flat = as_flat(graph)
     call: Call = flat.call
     leaves = call.leaves(call.arguments.replaced(args) if args else None)
-    return run_rule(flat, rule, leaves, flat_target(flat, target), record)
+    return run_rule(graph, rule, leaves, flat_target(flat, target), record)
 
 
 def _trace(
@@ -439,7 +463,7 @@ def _check_callable(fun: Any) -> None:
 
 
 def check_rule(rule: Any) -> None:
-    if not isinstance(rule, (Timed, Relaxation)):
+    if not isinstance(rule, Rule):
         shown = f"the class {rule.__name__}" if isinstance(rule, type) else repr(rule)
         raise complain(
             TypeError,

@@ -58,6 +58,29 @@ def choose(condition: Any, new: Any, old: Any) -> Any:
     return new if condition else old
 
 
+def varying_axes(value: Any) -> frozenset[Any]:
+    """Inside `jax.shard_map`: the axes over which a value differs from device to device."""
+    aval = value if is_aval(value) else jax.typeof(value)
+    kind = getattr(aval, "manual_axis_type", None)  # JAX before 0.10 calls it otherwise
+    return frozenset(getattr(aval, "vma", ())) if kind is None else frozenset(kind.varying)
+
+
+def varying_as(value: Any, like: Any) -> Any:
+    """The same value, that counts as one that differs over the axes over which ``like`` does."""
+    axes = tuple(varying_axes(like) - varying_axes(value))
+    if not axes:
+        return value
+    if hasattr(jax.lax, "pcast"):
+        return jax.lax.pcast(value, axes, to="varying")
+    return jax.lax.pvary(value, axes)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def on_all_devices(flag: Any, like: Any) -> Any:
+    """Whether a flag holds on all devices between which ``like`` does not differ."""
+    axes = tuple(varying_axes(flag) - varying_axes(like))
+    return jax.lax.psum((~flag).astype(int), axes) == 0 if axes else flag
+
+
 def coordination_client() -> Any:
     """What the processes of `jax.distributed` share small things by; ``None`` in one alone."""
     return distributed.global_state.client
@@ -106,6 +129,11 @@ def as_open_function(jaxpr: Jaxpr) -> Callable[..., list[Any]]:
     """The function that a jaxpr describes, with its constants for first arguments."""
     inputs = [*jaxpr.constvars, *jaxpr.invars]
     return as_function(with_equations(jaxpr, jaxpr.eqns, inputs, jaxpr.outvars))
+
+
+def copied(jaxpr: Jaxpr) -> Jaxpr:
+    """The same jaxpr, as another object."""
+    return jaxpr.replace()
 
 
 def unique_vars(atoms: Sequence[Atom]) -> list[Var]:

@@ -176,8 +176,10 @@ def differentiator(rule: Rule) -> Callable[..., Callable[..., tuple[jax.Array, A
     """`jax.value_and_grad`, or dendrax's with the given rule."""
     if rule is None:
         return jax.value_and_grad
-    if isinstance(rule, dendrax.IncrementalPC):
-        problem = "IncrementalPC moves the weights itself, with a learning rate of its own."
+    if rule.moves_parameters:
+        problem = (
+            f"{type(rule).__name__} moves the weights itself, with a learning rate of its own."
+        )
         with speaking_as("dendrax.agent"):
             raise complain(ValueError, problem, remedy="Use ZIL, IL or another rule with Adam.")
     return partial(dendrax.value_and_grad, rule=rule)

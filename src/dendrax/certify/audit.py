@@ -13,7 +13,7 @@ what these use. Everything else is far away.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -25,16 +25,19 @@ from dendrax.graph import Edge, Graph, Port, level_graph
 from dendrax.inference import (
     Clamp,
     Dynamics,
+    Hold,
     Network,
-    Relaxation,
+    Values,
     clamp_for,
     evaluate,
+    network_of,
     relaxed_graph,
-    wire,
+    view_of,
 )
-from dendrax.rules import ZIL, Rule, Timed
+from dendrax.rules import ZIL, Rule
 from dendrax.support import Vertices, html_table, public
 from dendrax.vertices import Group
+from dendrax.walk import handed_on, record, send_back
 
 # Where a quantity is: at a vertex (by index), or in the delay line on an edge.
 Place = int | Edge
@@ -174,13 +177,14 @@ def audit(
     chosen = vertices or rule.vertices
     graph = trace(fun, *args, argnums=argnums, has_aux=has_aux, vertices=chosen)
     leaves = graph.call.leaves()
-    clamp = clamp_for(graph, None) or Clamp(targets=[_zeros(graph, p) for p in graph.outputs])
-    if isinstance(rule, Relaxation):
-        return _audit_relaxation(rule, relaxed_graph(rule, graph), leaves, clamp)
-    assert isinstance(rule, Timed)
-    if rule.has_time:
+    clamp = clamp_for(graph, None)
+    if not clamp.holds():
+        clamp = Hold([_zeros(graph, port) for port in graph.outputs])
+    if rule.keeps_time:
         return _audit_dynamics(rule, graph, leaves, clamp)
-    return _audit_backward(rule, graph, leaves, clamp)
+    if rule.is_wave:
+        return _audit_backward(rule, graph, leaves, clamp)
+    return _audit_relaxation(rule, relaxed_graph(rule, graph), leaves, clamp)
 
 
 def _zeros(graph: Graph, port: Port) -> Any:
@@ -191,56 +195,61 @@ def _zeros(graph: Graph, port: Port) -> Any:
 # ---- one step of each kind of rule ---------------------------------------------------------------
 
 
-def _audit_relaxation(rule: Relaxation, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
-    wiring = wire(graph)
+def _audit_relaxation(rule: Rule, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
+    view = view_of(graph)
+    forward = network_of(rule, graph, leaves, clamp, view).values
 
-    def start(forward: Any) -> Any:
-        return rule.start(Network(wiring, forward, clamp))[1]
+    def network(leaves: Values, values: Values) -> Network:
+        net = network_of(rule, graph, list(leaves.values()), clamp, view)
+        return replace(net, values=values)
 
-    def step(forward: Any, state: Any) -> Any:
-        net = Network(wiring, forward, clamp)
-        fixed, begin = rule.start(net)
-        learned = rule.learn(net, fixed, state)
-        return begin, rule.step(net, fixed, state).state, _at_leaves(wiring.graph, learned)
+    def start(leaves: Values, values: Values) -> Any:
+        return rule.start(network(leaves, values))
 
-    forward = evaluate(wiring.graph, leaves)
-    state = jax.eval_shape(start, forward)
+    def step(leaves: Values, values: Values, state: Any) -> Any:
+        net = network(leaves, values)
+        return rule.start(net), rule.step(net, state), rule.gradient(net, state)
+
+    known = dict(zip(map(Port, view.graph.leaves), leaves, strict=True))
+    state = jax.eval_shape(start, known, forward)
     at = _places_of_operations(graph)
-    return _audit_step(rule, _Surroundings(graph), step, (forward, state), at)
+    return _audit_step(rule, _Surroundings(graph), step, (known, forward, state), at)
 
 
-def _at_leaves(graph: Graph, sums: Mapping[Port, Any]) -> dict[Port, Any]:
-    return {port: value for port, value in sums.items() if graph[port.vertex].function is None}
-
-
-def _audit_dynamics(rule: Timed, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
+def _audit_dynamics(rule: Rule, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
     levelled = level_graph(graph)
-    delays, schedule = rule.delays(levelled), rule.schedule(levelled)
+    schedule = rule.schedule(levelled)
 
     def start(forward: Any) -> Any:
-        return Dynamics(graph, delays, schedule, forward, clamp).start()
+        return Dynamics(graph, schedule, forward, clamp).start()
 
     def step(forward: Any, state: Any) -> Any:
-        dynamics = Dynamics(graph, delays, schedule, forward, clamp)
-        return dynamics.step(state, jnp.asarray(0))[0]
+        return Dynamics(graph, schedule, forward, clamp).step(state, jnp.asarray(0))[0]
 
     forward = evaluate(graph, leaves)
     state = jax.eval_shape(start, forward)
-    lines = [edge for edge, delay in delays.items() if delay]
+    lines = [edge for edge, delay in schedule.delays.items() if delay]
     at: dict[int, set[Place]] = {v.index: {v.index} for v in graph}
     return _audit_step(rule, _Surroundings(graph, lines), step, (forward, state), at)
 
 
-def _audit_backward(rule: Timed, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
-    wiring = wire(graph)
-    flow = wiring.through_to_parameters
+def _audit_backward(rule: Rule, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
+    """The way back through the values of all vertices, which are given."""
+    operations = graph if graph.detail is None else graph.detail.graph
+    active = [operations.carries(Port(leaf)) for leaf in operations.leaves]
 
-    def step(forward: Any) -> Any:
-        net = Network(wiring, forward, clamp)
-        mu, pullbacks = net.predict(flow, lambda port, _: forward[port])
-        return _at_leaves(wiring.graph, net.send(flow, pullbacks, net.output_errors(mu)))
+    def step(forward: Values) -> Values:
+        def function(*leaves: Any) -> list[Any]:
+            env = evaluate(operations, leaves, cut=lambda p, mu: handed_on(mu, forward[p]))
+            return [env[port] for port in operations.outputs]
 
-    forward = evaluate(wiring.graph, leaves)
+        given = [forward[Port(leaf)] for leaf in operations.leaves]
+        outputs, tape = record(function, given, active, rule.local)
+        found = send_back(tape, [clamp.error(o, mu) for o, mu in enumerate(outputs)])
+        pairs = zip(map(Port, operations.leaves), found, strict=True)
+        return {port: error for port, error in pairs if error is not None}
+
+    forward = evaluate(operations, leaves)
     at = _places_of_operations(graph)
     return _audit_step(rule, _Surroundings(graph), step, (forward,), at)
 

@@ -148,7 +148,7 @@ def _tracked(
     """What a rule does, by its dynamics; of a large graph as the wave arrives."""
     graph, slots = levelled.graph, list(levelled.graph.active)
     large = len(slots) > MOST_DYNAMICS or is_too_large(levelled, slots, budget=budget)
-    if not (large and isinstance(rule, ZIL) and rule.is_wave):
+    if not (large and rule.is_wave and rule.keeps_time):
         bar.begin(f"compiling and running {rule_text(rule)}")
         result = run(graph, rule, target=target, record=("energy", "statistics"))
         return track(result, levelled, slots, budget=budget)
@@ -177,7 +177,7 @@ def _page_of(levelled: LevelledGraph, tracks: Sequence[Track], title: str) -> st
 
 def _checked_clamp(graph: Graph, target: Any) -> Clamp:
     clamp = clamp_for(graph, flat_target(graph, target))
-    if clamp is None:
+    if not clamp.holds():
         several = " Of (loss, aux) only the loss: lambda *args: fun(*args)[0]."
         raise complain(
             ValueError,

@@ -21,7 +21,6 @@ import jax
 
 from dendrax.graph import Graph, LevelledGraph, Vertex, identity
 from dendrax.local import Constant, Equation
-from dendrax.rules import IncrementalPC, Timed
 
 Path = tuple[str, ...]
 
@@ -57,9 +56,9 @@ def _setting_text(value: Any) -> str:
 def learning_times(rule: Any, levelled: LevelledGraph, *, last: int) -> dict[int, str]:
     """When each parameter learns, by index, in words; ``last`` is the last time step."""
     learned = [v.index for v in levelled.graph.parameters if v.index in levelled.level_of]
-    if isinstance(rule, IncrementalPC):
+    if rule.moves_parameters:
         return dict.fromkeys(learned, "every step")
-    if not isinstance(rule, Timed):
+    if not rule.keeps_time:
         return dict.fromkeys(learned, f"the end, t = {last}")
     times: dict[int, list[int]] = {index: [] for index in learned}
     for edge, t in rule.schedule(levelled).learn_at.items():

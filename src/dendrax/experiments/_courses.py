@@ -59,7 +59,7 @@ class Course:
     def optimizer(self, name: str) -> optax.GradientTransformation:
         """AdamW with a cosine schedule. Incremental PC has a rate of its own, and takes it."""
         rule = self.rules[name]
-        if isinstance(rule, IncrementalPC):
+        if rule is not None and rule.moves_parameters:
             return optax.sgd(rule.learning_rate)
         schedule = optax.cosine_decay_schedule(self.learning_rate, self.length(name))
         return optax.adamw(schedule, weight_decay=self.weight_decay)
@@ -67,7 +67,7 @@ class Course:
     def settings(self, name: str) -> dict[str, Any]:
         """All that a run depends on but the seed, as JSON can say it."""
         rule = self.rules[name]
-        own_rate = rule.learning_rate if isinstance(rule, IncrementalPC) else None
+        own_rate = rule.learning_rate if rule is not None and rule.moves_parameters else None
         return {
             "course": self.name,
             "model": described(self.make),

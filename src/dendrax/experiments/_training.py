@@ -20,7 +20,6 @@ import numpy as np
 import optax
 
 import dendrax
-from dendrax import BP, ZIL
 from dendrax.experiments._checkpoint import load_arrays, save_arrays
 from dendrax.experiments._courses import Course
 from dendrax.experiments._store import Cell, Work
@@ -159,7 +158,7 @@ def _value_and_grad(rule: Rule | None) -> Callable[..., Any]:
 
 
 def _energy_of(course: Course, rule: Rule | None) -> Callable[[Any], jax.Array] | None:
-    if rule is None or isinstance(rule, BP | ZIL):
+    if rule is None or not rule.relaxes:
         return None
     size, samples = course.batch_size, course.samples
     inputs = jnp.asarray(samples.test_inputs[:size])

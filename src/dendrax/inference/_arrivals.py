@@ -8,13 +8,14 @@ vertices takes minutes, this takes seconds.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dendrax.graph import Edge, Graph, Port
-from dendrax.inference._equations import prediction_error, root_mean_square
-from dendrax.inference._network import Clamp, constant_error, evaluate
-from dendrax.local import linearise
+from dendrax.inference._clamp import Clamp
+from dendrax.inference._equations import root_mean_square
+from dendrax.walk import exact, plain, record, send_back, watched
 
 
 class Arrivals(NamedTuple):
@@ -37,32 +38,27 @@ def arrivals(
     measure: Callable[[Any], Any] = size,
 ) -> Arrivals:
     """A measure of everything at the time when the wave arrives."""
-    values = evaluate(graph, graph.call.leaves() if leaves is None else leaves)
-    waiting = _output_errors(graph, clamp, values)
     found = Arrivals({}, {}, {})
-    for v in reversed(graph.active):
-        emitted, received = graph.flow.emitted[v.index], graph.flow.received[v.index]
-        errors = tuple(waiting.pop(Port(v.index, o)) for o in emitted)
-        for o, error in zip(emitted, errors, strict=True):
-            found.errors[Port(v.index, o)] = measure(error)
-            found.values[Port(v.index, o)] = measure(values[Port(v.index, o)])
-        assert v.function is not None
-        inputs = [values[port] for port in v.inputs]
-        _, pullback = linearise(v.function, inputs, emitted, received, ())
-        for k, message in zip(received, pullback(((), errors)), strict=True):
-            port = v.inputs[k]
-            found.messages[Edge(port, v.index)] = measure(message)
-            waiting[port] = waiting[port] + message if port in waiting else message
+    given = graph.call.leaves() if leaves is None else leaves
+
+    def note(measures: dict[Any, Any], key: Any, array: Any) -> None:
+        measures[key] = measure(array)
+
+    def forward(*leaves: Any) -> list[Any]:
+        env = {Port(leaf): value for leaf, value in zip(graph.leaves, leaves, strict=True)}
+        for v in graph.vertices:
+            if v.function is None:
+                continue
+            edges = [(env[p], Edge(p, v.index)) for p in v.inputs]
+            inputs = [watched(x, functools.partial(note, found.messages, e)) for x, e in edges]
+            for o, value in enumerate(v.function(*inputs)):
+                at = Port(v.index, o)
+                env[at] = watched(value, functools.partial(note, found.errors, at))
+                if o in graph.flow.emitted[v.index]:
+                    note(found.values, at, plain(value))
+        return [env[port] for port in graph.outputs]
+
+    outputs, tape = record(forward, given, [graph.carries(Port(i)) for i in graph.leaves], exact)
+    pairs = enumerate(zip(outputs, graph.roots, strict=True))
+    send_back(tape, [clamp.error(o, mu) if root else None for o, (mu, root) in pairs])
     return found
-
-
-def _output_errors(graph: Graph, clamp: Clamp, values: Any) -> dict[Port, Any]:
-    given = clamp.errors if clamp.targets is None else clamp.targets
-    assert given is not None
-    make = constant_error if clamp.targets is None else prediction_error
-    ends = zip(graph.outputs, graph.roots, given, strict=True)
-    return {
-        port: make(values[port], value)
-        for port, root, value in ends
-        if root and graph.carries(port)
-    }

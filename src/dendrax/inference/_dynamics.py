@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ import jax.numpy as jnp
 
 from dendrax import _compat
 from dendrax.graph import Edge, Graph, Port, Vertex
+from dendrax.inference._clamp import Clamp
 from dendrax.inference._equations import (
     add_messages,
     carried_error,
@@ -31,9 +32,10 @@ from dendrax.inference._equations import (
     updated_error,
     value_change,
 )
-from dendrax.inference._network import Clamp, constant_error, evaluate
+from dendrax.inference._network import evaluate
 from dendrax.local import Circuit
 from dendrax.support import check_records
+from dendrax.walk import carried_as
 
 Array = Any
 Init = Callable[[Vertex, Any], Any]
@@ -49,6 +51,7 @@ class Schedule:
     - ``arrival[v]``: when the wave reaches vertex ``v``; before that it has no error.
     - ``init``: where a value node starts, given its vertex and its forward value; ``None`` is the
       forward value itself, with an error of exactly zero.
+    - ``delays``: for how many time steps an edge waits.
     """
 
     gamma: float
@@ -56,6 +59,7 @@ class Schedule:
     learn_at: Mapping[Edge, int]
     arrival: Mapping[int, int]
     init: Init | None = None
+    delays: Mapping[Edge, int] = field(default_factory=dict)
 
 
 class State(NamedTuple):
@@ -85,14 +89,13 @@ class End(NamedTuple):
 
 def run_dynamics(
     graph: Graph,
-    delays: Mapping[Edge, int],
     schedule: Schedule,
     leaves: Sequence[Any],
     clamp: Clamp,
     record: Sequence[str] = (),
 ) -> End:
     """Run the dynamics."""
-    circuit = Dynamics(graph, delays, schedule, evaluate(graph, leaves), clamp)
+    circuit = Dynamics(graph, schedule, evaluate(graph, leaves), clamp)
 
     def step(state: State, t: Array) -> tuple[State, dict[str, Any]]:
         state, snapshot = circuit.step(state, t if _compat.is_tracer(t) else int(t))
@@ -101,6 +104,10 @@ def run_dynamics(
     start, time = circuit.start(), jnp.asarray(0)
     recorded = jax.eval_shape(step, start, time)[1] if record else {}
     check_records((recorded, time), schedule.num_steps)
+    changed = any(map(_compat.varying_axes, jax.tree.leaves(start)))
+    while changed:
+        after = jax.make_jaxpr(lambda state: jax.tree.leaves(step(state, time)[0]))(start)
+        start, changed = carried_as(start, after.out_avals)
     state, records = jax.lax.scan(step, start, jnp.arange(schedule.num_steps))
     outputs = [circuit.forward[port] for port in graph.outputs]
     settled = [state.x.get(port, circuit.forward[port]) for port in graph.outputs]
@@ -113,14 +120,13 @@ class Dynamics:
     def __init__(
         self,
         graph: Graph,
-        delays: Mapping[Edge, int],
         schedule: Schedule,
         forward: Mapping[Port, Any],
         clamp: Clamp,
     ):
         self.graph, self.schedule, self.clamp = graph, schedule, clamp
         flow = self.flow = graph.flow
-        self.lines = {edge: delay for edge, delay in delays.items() if delay}
+        self.lines = {edge: delay for edge, delay in schedule.delays.items() if delay}
         self.forward = forward
         self.known: dict[Any, Circuit] = {}
         self.circuits = {v.index: self._circuit(v) for v in graph.active}
@@ -140,14 +146,11 @@ class Dynamics:
             self.known[key] = Circuit(v.function, avals, emitted, received)
         return self.known[key]
 
-    def _clamped_roots(self) -> dict[Port, Any]:
-        """The clamped outputs, each with its constant error or its target."""
-        given = self.clamp.errors if self.clamp.targets is None else self.clamp.targets
-        if given is None:
-            return {}
-        ports = zip(self.graph.outputs, self.graph.roots, given, strict=True)
-        errors = set(self.errors)
-        return {port: value for port, root, value in ports if root and port in errors}
+    def _clamped_roots(self) -> dict[Port, int]:
+        """The clamped outputs, each with its place among the outputs."""
+        pairs = enumerate(zip(self.graph.outputs, self.graph.roots, strict=True))
+        ports = {port: o for o, (port, root) in pairs if root and port in self.errors}
+        return {p: o for p, o in ports.items() if self.clamp.error(o, self.forward[p]) is not None}
 
     # ---- the start -------------------------------------------------------------------------------
 
@@ -175,9 +178,7 @@ class Dynamics:
 
     def _first_error(self, port: Port, mu: Array, x: dict[Port, Array]) -> Array:
         if port in self.roots:
-            value = self.roots[port]
-            targeted = self.clamp.errors is None
-            return prediction_error(mu, value) if targeted else constant_error(mu, value)
+            return self.clamp.error(self.roots[port], mu)
         return jnp.zeros_like(mu) if self.schedule.init is None else prediction_error(mu, x[port])
 
     def _zero_terms(self, edge: Edge) -> tuple[Array, ...]:
@@ -232,8 +233,8 @@ class Dynamics:
         return mu, residuals
 
     def _error_now(self, port: Port, carried: Array, mu: Array, before: Array) -> Array:
-        if port in self.roots and self.clamp.targets is None:
-            return carried  # a loss pulls with a constant error
+        if port in self.roots and not self.clamp.moves:
+            return carried
         return updated_error(carried, mu, before)
 
     def _lines_now(self, state: State, t: Array) -> dict[Edge, tuple[tuple[Array, ...], Array]]:
@@ -307,10 +308,11 @@ class Snapshot:
 
     @functools.cached_property
     def energies(self) -> dict[Port, Array]:
-        """F = L + internal energies, by vertex; the loss is linear in what its vertex predicts."""
-        held = self.dynamics.roots if self.dynamics.clamp.errors is not None else {}
+        """F by vertex: that of a constant clamp, and the energies of the errors."""
+        roots, clamp = self.dynamics.roots, self.dynamics.clamp
+        constant = {} if clamp.moves else roots
         return {
-            port: jnp.sum((value * self.mu[port]).real) if port in held else energy(value)
+            port: clamp.energy(constant[port], self.mu[port]) if port in constant else energy(value)
             for port, value in self.epsilon.items()
         }
 

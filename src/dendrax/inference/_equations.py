@@ -77,6 +77,12 @@ def energy(epsilon: Array) -> Array:
     return jnp.sum(squares) / 2
 
 
+def largest(values: Mapping[Any, Array]) -> Array:
+    """The largest absolute value."""
+    found = [jnp.max(jnp.abs(value)).astype(float) for value in values.values() if value.size]
+    return jnp.max(jnp.stack(found)) if found else jnp.zeros(())
+
+
 def root_mean_square(values: Array, axis: Any = None) -> Array:
     """How large values are; squares that would overflow do not."""
     size = jnp.abs(values).astype(jnp.result_type(float))

@@ -2,52 +2,44 @@
 
 Value nodes cut the graph of operations. Forwards, an operation that ends a vertex makes a
 prediction μ, and its users read the value node x instead. Backwards, the messages of all users
-arrive at x and stop there, and the vertex's own error goes on in their stead. So one time step
-costs one walk forwards and one backwards over the operations, whatever the vertices are, and a
-value that several vertices compute on the way (the sum of a residual stream) is computed once.
+arrive at x and stop there, and the vertex's own error goes on in their stead. So the cut graph is a
+function like any other,
 
-What no value node reaches (the first layer's prediction, anything made of weights or data alone)
-does not change while weights and data are clamped: it is computed once, before the first step.
+    leaves, x  ->  outputs, μ
+
+and one look at the network is that function, recorded by `dendrax.walk`: errors at the outputs and
+at μ enter, and what arrives at x and at the parameters leaves. Whatever the vertices are, a value
+that several of them compute on the way (the sum of a residual stream) is computed once.
+
+What no value node reaches (the first layer's prediction, anything made of weights or data alone) is
+computed in each look, too. A loop takes it out of its body (`dendrax.walk.hoisted`).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from dendrax.graph import Course, Flow, Graph, Port, Vertex, flow_of, identity
-from dendrax.inference._equations import energy, prediction_error
-from dendrax.local import (
-    KERNEL,
-    Contraction,
-    Convolution,
-    is_contraction,
-    is_convolution,
-    is_inexact,
-    linearise,
-)
-from dendrax.vertices import moving_vertices
+from dendrax.graph import Graph, Port, Vertex, identity, level_graph
+from dendrax.inference._clamp import Clamp
+from dendrax.inference._energy import Energy
+from dendrax.inference._equations import prediction_error, summaries
+from dendrax.local import is_inexact
+from dendrax.support import complain
+from dendrax.walk import PARAMETER, Local, Tape, record, send_back
 
 Array = Any
 Values = dict[Port, Array]
-Pullbacks = dict[int, Any]
-
-
-class Clamp(NamedTuple):
-    """What holds the outputs: a constant error (a loss or cotangent), targets, or nothing."""
-
-    errors: Sequence[Any] | None = None
-    targets: Sequence[Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Wiring:
-    """What is known before there are numbers. Ports are those of the graph of operations.
+class View:
+    """A graph and its cuts. Ports are those of the graph of operations.
 
     - ``shown``: the graph that the user sees.
     - ``nodes``: the value nodes, each with its port in that graph.
@@ -63,84 +55,23 @@ class Wiring:
         """The vertex of a value node as the user sees it."""
         return self.shown[self.nodes[node].vertex]
 
-    @functools.cached_property
-    def to_nodes(self) -> Flow:
-        """Errors at the value nodes and at the output; messages to value nodes."""
-        return self._flow(self.nodes, self.nodes)
+    def aval(self, port: Port) -> Any:
+        """The type of a value."""
+        return self.graph[port.vertex].outputs[port.output]
 
     @functools.cached_property
-    def between_nodes(self) -> Flow:
-        """Errors at the value nodes alone; messages to value nodes."""
-        return self._flow(self.nodes, self.nodes, seeded=False)
+    def parameters(self) -> tuple[Port, ...]:
+        """The leaves that learn."""
+        return tuple(Port(leaf.index) for leaf in self.graph.parameters)
 
     @functools.cached_property
-    def outputs_to_nodes(self) -> Flow:
-        """Errors at the output alone; messages to value nodes, and no further."""
-        return self._flow((), self.nodes, silent=self.nodes)
-
-    @functools.cached_property
-    def to_parameters(self) -> Flow:
-        """Errors at the value nodes and at the output; messages to parameters."""
-        return self._flow(self.nodes, self._parameters)
-
-    @functools.cached_property
-    def to_both(self) -> Flow:
-        """Errors at the value nodes and at the output; messages to value nodes and parameters."""
-        return self._flow(self.nodes, [*self.nodes, *self._parameters])
-
-    @functools.cached_property
-    def nothing(self) -> Flow:
-        """No messages at all: for looking at the predictions."""
-        return self._flow((), ())
-
-    @functools.cached_property
-    def through_nodes(self) -> Flow:
-        """Errors at the output alone; messages to all value nodes, *through* the nearer ones."""
-        return self._flow((), self.nodes)
-
-    @functools.cached_property
-    def through_to_parameters(self) -> Flow:
-        """Errors at the output alone; messages to parameters: backpropagation."""
-        return self._flow((), self._parameters)
-
-    @property
-    def _parameters(self) -> list[Port]:
-        return [Port(leaf.index) for leaf in self.graph.parameters]
-
-    def _flow(
-        self,
-        cuts: Iterable[Port],
-        targets: Iterable[Port],
-        *,
-        seeded: bool = True,
-        silent: Iterable[Port] = (),
-    ) -> Flow:
-        """Errors at the ``cuts`` and, if ``seeded``, the outputs; none leaves the ``silent``."""
-        course = course_to(self.graph, frozenset(cuts), frozenset(targets), frozenset(silent))
-        seeds = tuple(seeded and port in self.roots for port in self.graph.outputs)
-        return flow_of(self.graph, seeds, course=course)
-
-    @functools.cached_property
-    def moving(self) -> frozenset[int]:
-        """The vertices that change when the value nodes do."""
-        return frozenset(moving_vertices(self.graph, self.nodes))
-
-    @functools.cached_property
-    def learning(self) -> frozenset[int]:
-        """The vertices that change when the value nodes or the parameters do."""
-        leaves = [leaf.index for leaf in self.graph.parameters]
-        return frozenset(moving_vertices(self.graph, self.nodes, leaves))
+    def level_of(self) -> Mapping[int, int]:
+        """The level of each vertex that the user sees."""
+        return level_graph(self.shown).level_of
 
 
-def wire(graph: Graph, *, clamped: bool = True) -> Wiring:
+def view_of(graph: Graph, *, clamped: bool = True) -> View:
     """The value nodes of a graph. An output that nothing clamps is a value node too."""
-    key = ("wiring", clamped)
-    if key not in graph.memo:
-        graph.memo[key] = _wire(graph, clamped)
-    return graph.memo[key]
-
-
-def _wire(graph: Graph, clamped: bool) -> Wiring:
     operations = graph if graph.detail is None else graph.detail.graph
     seen = zip(operations.outputs, graph.outputs, graph.roots, strict=True)
     roots = {port: shown for port, shown, root in seen if root and _is_float(operations, port)}
@@ -152,196 +83,308 @@ def _wire(graph: Graph, clamped: bool) -> Wiring:
         nodes = dict(graph.detail.nodes)
     if not clamped:
         nodes, roots = {**nodes, **roots}, {}
-    return Wiring(operations, graph, dict(sorted(nodes.items())), roots)
+    return View(operations, graph, dict(sorted(nodes.items())), roots)
 
 
 def _is_float(graph: Graph, port: Port) -> bool:
     return is_inexact(graph[port.vertex].outputs[port.output])
 
 
-def course_to(
-    graph: Graph,
-    cuts: frozenset[Port],
-    targets: frozenset[Port],
-    silent: frozenset[Port] = frozenset(),
-) -> Course:
-    """The way of errors to the ``targets``; see `Course`. None leaves the ``silent`` ports."""
-    leads: set[Port] = set()
+class Node(NamedTuple):
+    """What a rule may know of a value node; ``level`` is its distance from the output."""
 
-    def accepts(port: Port) -> bool:
-        return port in targets or (port not in cuts and port in leads)
-
-    for v in graph.vertices:
-        for o, mask in enumerate(v.depends):
-            reached = any(mask >> k & 1 and accepts(port) for k, port in enumerate(v.inputs))
-            if reached and (v.index, o) not in silent:
-                leads.add(Port(v.index, o))
-    return Course(cuts, leads.__contains__, accepts)
+    name: str
+    level: int
+    parity: int
+    shape: tuple[int, ...]
+    dtype: Any
 
 
+class Arrived(NamedTuple):
+    """The sums of messages: at the value nodes, and at the leaves that learn (∂F/∂ζ)."""
+
+    nodes: Values
+    leaves: Values
+
+
+@dataclass(frozen=True, eq=False)
 class Network:
-    """A wiring with numbers: leaves are clamped, the rest follows from the value nodes.
+    """A view with numbers: what a rule sees. Leaves are clamped, the rest follows from the nodes.
 
-    - ``forward``: every value of the forward pass (`evaluate`).
+    - ``values``: the value nodes at the forward pass, by node.
+    - ``parameters``: the parameters, by leaf.
+    - ``outputs``: the function's results by the forward pass.
+    - ``nodes``: name, level, parity, shape and dtype of each value node.
+    - ``look(x)``: predictions, errors, messages and energies with the value nodes at ``x``.
     """
 
-    def __init__(self, wiring: Wiring, forward: Values, clamp: Clamp):
-        self.wiring, self.forward, self.clamp = wiring, forward, clamp
-        self._prepared: Flow | None = None
-        self._ready: dict[int, Contraction | Convolution | None] = {}  # `None`: the kernel moves
+    view: View
+    leaves: Sequence[Array]
+    clamp: Clamp
+    energies: Mapping[Port, Energy]
+    local: Local
+    values: Values
+    outputs: list[Array]
 
-    # ---- what a rule starts from -----------------------------------------------------------------
-
-    @property
-    def values(self) -> Values:
-        """The value nodes at the forward pass."""
-        return {port: self.forward[port] for port in self.wiring.nodes}
-
-    @property
+    @functools.cached_property
     def parameters(self) -> Values:
-        """The parameters."""
-        leaves = (Port(leaf.index) for leaf in self.wiring.graph.parameters)
-        return {port: self.forward[port] for port in leaves}
+        pairs = zip(self.view.graph.leaves, self.leaves, strict=True)
+        given = {Port(leaf): value for leaf, value in pairs}
+        return {port: given[port] for port in self.view.parameters}
 
-    @property
-    def outputs(self) -> list[Array]:
-        """The function's results by the forward pass."""
-        return [self.forward[port] for port in self.wiring.graph.outputs]
-
-    def prepare(self, flow: Flow, *, learns: bool = False) -> None:
-        """Do now what need not be done in each step of a loop along this flow.
-
-        Weights and the kernels of convolutions are put in place, unless they move (or learn).
-        """
-        self._prepared, wiring = flow, self.wiring
-        moving = wiring.learning if learns else wiring.moving
-        parameters = wiring.graph.parameters if learns else ()
-        restless = {*wiring.nodes, *(Port(leaf.index) for leaf in parameters)}
-
-        def clamped(port: Port) -> bool:
-            return port not in restless and port.vertex not in moving
-
-        for v in wiring.graph.vertices:
-            received = flow.received[v.index]
-            if received and is_convolution(v.function):
-                kernel = v.inputs[KERNEL]
-                ready = None
-                if clamped(kernel):
-                    ready = Convolution.prepare(v.function, self.forward[kernel])
-                self._ready[v.index] = ready
-            elif len(received) == 1 and is_contraction(v.function):
-                other = v.inputs[1 - received[0]]
-                if clamped(other):
-                    value = self.forward[other]
-                    self._ready[v.index] = Contraction.prepare(v.function, received[0], value)
-
-    # ---- one walk each way -----------------------------------------------------------------------
-
-    def predict(
-        self,
-        flow: Flow,
-        value: Callable[[Port, Array], Array],
-        parameters: Values | None = None,
-    ) -> tuple[Values, Pullbacks]:
-        """μ of every value node and output, and the local pullbacks that the flow needs.
-
-        ``value(port, mu)`` is the value node ``x``. New ``parameters`` make the rest follow them.
-        """
-        graph, ends = self.wiring.graph, {*self.wiring.nodes, *self.wiring.roots}
-        moving = self.wiring.moving if parameters is None else self.wiring.learning
-        env = {**self.forward, **(parameters or {})}
-        mu, pullbacks = {}, {}
-        for v in graph.vertices:
-            ports = [Port(v.index, o) for o in range(len(v.outputs))]
-            if flow.received[v.index]:
-                inputs = [env[port] for port in v.inputs]
-                outputs, pullbacks[v.index] = self._linearise(v, flow, inputs)
-                env.update(zip(ports, outputs, strict=True))
-            elif v.index in moving:
-                assert v.function is not None
-                outputs = v.function(*(env[port] for port in v.inputs))
-                env.update(zip(ports, outputs, strict=True))
-            for port in ends.intersection(ports):
-                mu[port] = env[port]
-                if port in self.wiring.nodes:
-                    env[port] = value(port, env[port])
-        return mu, pullbacks
-
-    def _linearise(self, v: Vertex, flow: Flow, inputs: Sequence[Any]) -> Any:
-        emitted, received = flow.emitted[v.index], flow.received[v.index]
-        summed, function = flow.summed[v.index], v.function
-        if flow is self._prepared and v.index in self._ready:
-            ready = self._ready[v.index]
-            if ready is None:
-                assert is_convolution(function)
-                ready = Convolution.prepare(function, inputs[KERNEL])
-            return ready.linearise(inputs, received, summed)
-        assert function is not None
-        return linearise(function, inputs, emitted, received, summed)
-
-    def send(
-        self, flow: Flow, pullbacks: Pullbacks, errors: Values, waiting: Values | None = None
-    ) -> Values:
-        """Σ_j ε_j ∂μ_j/∂x_i at every port that the flow reaches, given the errors.
-
-        ``waiting`` are messages that have come from elsewhere.
-        """
-        sums: Values = dict(waiting or {})
-        for v in reversed(self.wiring.graph.vertices):
-            if v.index not in pullbacks:
-                continue
-            ports = [Port(v.index, o) for o in flow.emitted[v.index]]
-            arrived = tuple(errors[port] if port in errors else sums[port] for port in ports)
-            before = tuple(sums[v.inputs[k]] for k in flow.summed[v.index])
-            targets = [v.inputs[k] for k in flow.received[v.index]]
-            sums.update(zip(targets, pullbacks[v.index]((before, arrived)), strict=True))
-        return sums
-
-    # ---- errors, energies, gradients -------------------------------------------------------------
-
-    def output_errors(self, mu: Values) -> Values:
-        """The error at each clamped output: constant, or the distance to the target."""
-        graph = self.wiring.graph
-        errors = {}
-        for o, port in enumerate(graph.outputs):
-            if port not in self.wiring.roots:
-                continue
-            if self.clamp.targets is not None:
-                errors[port] = prediction_error(mu[port], self.clamp.targets[o])
-            elif self.clamp.errors is not None and self.clamp.errors[o] is not None:
-                errors[port] = constant_error(mu[port], self.clamp.errors[o])
-        return errors
-
-    def gradients(self, sums: Values) -> list[Array | None]:
-        """What arrived at each leaf; ``None`` where nothing did."""
-        leaves = self.wiring.graph.leaves
-        return [sums.get(Port(leaf)) for leaf in leaves]
-
-    def energies(self, mu: Values, epsilon: Values, precision: Mapping[Port, float]) -> Values:
-        """1/2 π ε² of each value node, and the loss (or the quadratic energy) of each output."""
-        found = {port: precision[port] * energy(e) for port, e in epsilon.items()}
-        for port, error in self.output_errors(mu).items():
-            if self.clamp.targets is not None:
-                found[port] = energy(error)
-            else:  # the loss is linear in what its vertex predicts
-                found[port] = jnp.sum((error * mu[port]).real)
+    @functools.cached_property
+    def nodes(self) -> Mapping[Port, Node]:
+        view, level_of = self.view, self.view.level_of
+        found = {}
+        for port in view.nodes:
+            vertex, aval = view.vertex(port), view.aval(port)
+            level = level_of[vertex.index]
+            found[port] = Node(vertex.name, level, level % 2, aval.shape, aval.dtype)
         return found
 
+    @property
+    def depth(self) -> int:
+        """How many steps it takes an error to come from the output to the last value node."""
+        return max(1, max(self.view.level_of.values(), default=1) - 1)
 
-def constant_error(mu: Array, value: Any) -> Array:
-    """The error of a clamped output; a Python number stands for an array of the output's type."""
-    return jax.lax.full_like(mu, value) if isinstance(value, float) else value.astype(mu.dtype)
+    def zeros(self) -> Values:
+        """Nothing, of the form of the value nodes."""
+        return {port: jnp.zeros_like(value) for port, value in self.values.items()}
+
+    def look(self, x: Values, parameters: Values | None = None) -> Look:
+        """The network with its value nodes at ``x``; new ``parameters`` take the place of its own.
+
+        Messages arrive at the value nodes and stop there.
+        """
+        _check_values(self, x)
+        return self._look(x, parameters, lambda node, mu, value: value)
+
+    def look_through(self, epsilon: Values, parameters: Values | None = None) -> Look:
+        """The network with each value node ``epsilon`` away from its prediction, ``x = μ - ε``.
+
+        The errors of the output go through the value nodes, down to the last: what arrives at one
+        is ``dL/dx`` of the whole network.
+        """
+        _check_values(self, epsilon)
+        look = self._look(epsilon, parameters, lambda node, mu, e: mu - jnp.conj(e))
+        return look.with_errors(epsilon, through=True)
+
+    def _look(
+        self,
+        given: Values,
+        parameters: Values | None,
+        value: Callable[[Port, Array, Array], Array],
+    ) -> Look:
+        graph, nodes = self.view.graph, list(self.view.nodes)
+        leaves = dict(zip(map(Port, graph.leaves), self.leaves, strict=True))
+        leaves.update(parameters or {})
+
+        def function(*inputs: Any) -> list[Any]:
+            held = dict(zip(nodes, inputs[len(leaves) :], strict=True))
+            mu: Values = {}
+
+            def cut(port: Port, prediction: Array) -> Array:
+                if port not in held:
+                    return prediction
+                mu[port] = prediction
+                held[port] = value(port, prediction, held[port])
+                return held[port]
+
+            env = evaluate(graph, inputs[: len(leaves)], cut=cut)
+            outputs = [env[port] for port in graph.outputs]
+            return [*outputs, *map(mu.__getitem__, nodes), *map(held.__getitem__, nodes)]
+
+        active = [*which_leaves(graph), *[True] * len(nodes)]
+        inputs = [*leaves.values(), *map(given.__getitem__, nodes)]
+        results, tape = record(function, inputs, active, self.local)
+        first, second = len(graph.outputs), len(graph.outputs) + len(nodes)
+        mu = dict(zip(nodes, results[first:second], strict=True))
+        x = dict(zip(nodes, results[second:], strict=True))
+        return Look(self, x, mu, results[:first], tape)
+
+
+class Look:
+    """One look at a network. What nobody asks for is not computed.
+
+    - ``x``, ``mu``, ``epsilon``: value nodes, predictions, and errors ``ε = μ - x``.
+    - ``errors``: ``∂E/∂μ`` of each value node, which is what it sends.
+    - ``slope``: what each value node moves along, ``-∂F/∂x`` in units of its energy.
+    - ``gradient``: ``∂F/∂ζ`` of each parameter that an error reaches.
+    - ``energies``, ``energy``: of each value node and clamped output, and their sum.
+    """
+
+    def __init__(
+        self,
+        net: Network,
+        x: Values,
+        mu: Values,
+        outputs: Sequence[Array],
+        tape: Tape,
+        epsilon: Values | None = None,
+        *,
+        through: bool = False,
+    ):
+        self.net, self.x, self.mu, self.outputs = net, x, mu, outputs
+        self.tape, self._epsilon, self._through = tape, epsilon, through
+
+    def with_errors(self, epsilon: Values, *, through: bool = False) -> Look:
+        """The same with other errors than ``μ - x``; the value nodes are that far from ``μ``."""
+        x = {port: self.mu[port] - jnp.conj(e) for port, e in epsilon.items()}
+        return Look(self.net, x, self.mu, self.outputs, self.tape, epsilon, through=through)
+
+    @functools.cached_property
+    def epsilon(self) -> Values:
+        if self._epsilon is not None:
+            return self._epsilon
+        return {port: prediction_error(mu, self.x[port]) for port, mu in self.mu.items()}
+
+    def _pair(self, port: Port) -> tuple[Array, Array]:
+        """Prediction and value; errors that are given are not computed again, with fewer digits."""
+        if self._epsilon is None:
+            return self.mu[port], self.x[port]
+        epsilon = jnp.conj(self._epsilon[port])
+        return epsilon, jnp.zeros_like(epsilon)
+
+    @functools.cached_property
+    def errors(self) -> Values:
+        energies = self.net.energies
+        return {port: energies[port].error(*self._pair(port)) for port in self.mu}
+
+    def send(
+        self, errors: Mapping[Port, Array], waiting: Mapping[Port, Array] | None = None
+    ) -> Arrived:
+        """Send the errors of value nodes, and those of the clamped outputs, to where they go.
+
+        ``waiting`` are messages that have come from elsewhere: to outputs, leaves, value nodes.
+        """
+        view, waiting = self.net.view, waiting or {}
+        leaves, nodes = list(map(Port, view.graph.leaves)), list(view.nodes)
+        pairs = zip(view.graph.outputs, self.output_errors, strict=True)
+        ends = [waiting.get(p) if error is None and p not in nodes else error for p, error in pairs]
+        given = [*ends, *map(errors.get, nodes), *[None] * len(nodes)]
+        found = send_back(self.tape, given, [waiting.get(port) for port in (*leaves, *nodes)])
+        leaves = zip(leaves, found, strict=False)
+        nodes = zip(nodes, found[-len(nodes) :] if nodes else (), strict=True)
+        arrived = {port: message for port, message in nodes if message is not None}
+        if self._through:  # x = μ - ε: what arrives at ε has the other sign
+            arrived = {port: -jnp.conj(message) for port, message in arrived.items()}
+        return Arrived(arrived, {port: m for port, m in leaves if m is not None})
+
+    @functools.cached_property
+    def output_errors(self) -> list[Array | None]:
+        """The error of each output, ``None`` if it has none."""
+        view, clamp = self.net.view, self.net.clamp
+        pairs = enumerate(zip(view.graph.outputs, self.outputs, strict=True))
+        return [clamp.error(o, mu) if port in view.roots else None for o, (port, mu) in pairs]
+
+    @functools.cached_property
+    def arrived(self) -> Arrived:
+        """What arrives when every vertex sends its own error."""
+        return self.send({} if self._through else self.errors)
+
+    @property
+    def slope(self) -> Values:
+        return self.slope_under(self.arrived.nodes)
+
+    def slope_under(self, messages: Values) -> Values:
+        """The slope if these are the messages that have arrived."""
+        energies = self.net.energies
+        return {p: energies[p].slope(*self._pair(p), messages.get(p)) for p in self.mu}
+
+    @property
+    def gradient(self) -> Values:
+        return self.arrived.leaves
+
+    @functools.cached_property
+    def energies(self) -> Values:
+        net = self.net
+        found = {port: net.energies[port].energy(*self._pair(port)) for port in self.mu}
+        for o, (port, mu) in enumerate(zip(net.view.graph.outputs, self.outputs, strict=True)):
+            if self.output_errors[o] is not None:
+                found[port] = net.clamp.energy(o, mu)
+        return found
+
+    @property
+    def energy(self) -> Array:
+        total = sum(e.astype(jnp.result_type(float)) for e in self.energies.values())
+        return jnp.asarray(total, jnp.result_type(float))
+
+
+class Quantities(NamedTuple):
+    """What there is to record of a look, by port of the graph that the user sees."""
+
+    energy: Array
+    energies: Values
+    x: Values
+    mu: Values
+    epsilon: Values
+
+    @property
+    def statistics(self) -> Values:
+        """How large error, value and prediction are."""
+        return summaries(self.epsilon, self.x, self.mu)
+
+    @property
+    def waiting(self) -> dict[Any, Array]:
+        """Nothing: here delays are vertices like others."""
+        return {}
+
+
+def quantities(look: Look) -> Quantities:
+    """Everything there is to record, clamped outputs included."""
+    view = look.net.view
+    shown = {**view.nodes, **view.roots}
+    pairs = zip(view.graph.outputs, look.outputs, look.output_errors, strict=True)
+    ends = {port: (mu, error) for port, mu, error in pairs if error is not None}
+    parts = (
+        look.energies,
+        {**look.x, **{port: mu - jnp.conj(error) for port, (mu, error) in ends.items()}},
+        {**look.mu, **{port: mu for port, (mu, _) in ends.items()}},
+        {**look.epsilon, **{port: error for port, (_, error) in ends.items()}},
+    )
+    by_shown = ({shown[port]: value for port, value in part.items()} for part in parts)
+    return Quantities(look.energy, *by_shown)
+
+
+def _check_values(net: Network, given: Any) -> None:
+    """What is looked at has one value for each value node, of its type."""
+    if not isinstance(given, Mapping) or given.keys() != net.view.nodes.keys():
+        raise complain(
+            ValueError,
+            "what a rule looks at is not one value for each value node.",
+            remedy="Hand net.look a dictionary with the keys of net.values.",
+        )
+    for port, value in given.items():
+        aval, found = net.view.aval(port), jax.typeof(value)
+        if (found.shape, found.dtype) != (aval.shape, aval.dtype):
+            raise complain(
+                ValueError,
+                f"the value node {net.view.vertex(port).name} has type {aval.dtype} and shape "
+                f"{aval.shape}, and the rule looks at one of {found.dtype} and {found.shape}.",
+                remedy="Keep shapes and types as they are in net.values.",
+            )
+
+
+def which_leaves(graph: Graph) -> list[int]:
+    """For the walk: which of the leaves are which parameters."""
+    ports = enumerate(map(Port, graph.leaves))
+    return [PARAMETER + k if graph.carries(port) else 0 for k, port in ports]
 
 
 def evaluate(
-    graph: Graph, leaves: Sequence[Any], hand_on: Callable[[Any], Any] = lambda value: value
+    graph: Graph,
+    leaves: Sequence[Any],
+    hand_on: Callable[[Any], Any] = lambda value: value,
+    cut: Callable[[Port, Any], Any] = lambda port, value: value,
 ) -> Values:
-    """The forward pass: every value of the graph. Delays and ports ``hand_on`` their input."""
+    """Every value of the graph. Delays and ports ``hand_on`` their input; users of a port read what
+    ``cut`` makes of its value."""
     env = {Port(leaf): value for leaf, value in zip(graph.leaves, leaves, strict=True)}
     for v in graph.vertices:
         if v.function is not None:
             inputs = [env[port] for port in v.inputs]
             hands_on = v.function is identity
             outputs = map(hand_on, inputs) if hands_on else v.function(*inputs)
-            env.update((Port(v.index, o), value) for o, value in enumerate(outputs))
+            ports = (Port(v.index, o) for o in range(len(v.outputs)))
+            env.update((p, cut(p, value)) for p, value in zip(ports, outputs, strict=True))
     return env

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dendrax import _compat
-from dendrax.graph import Edge, Graph, LevelledGraph, Port, checked, contract_graph, level_graph
+from dendrax.graph import Edge, Graph, LevelledGraph, checked, contract_graph, level_graph
+from dendrax.inference._clamp import Clamp, Free, Hold, Pull
 from dendrax.inference._dynamics import run_dynamics
-from dendrax.inference._equations import prediction_error
-from dendrax.inference._network import Clamp, constant_error, evaluate
+from dendrax.inference._network import evaluate, which_leaves
 from dendrax.inference._records import Record, Recorded
-from dendrax.inference._relax import Outcome, Relaxation, run_relaxation
 from dendrax.inference._rule import Rule
-from dendrax.inference._timed import Timed
+from dendrax.inference._settle import Descent, relax
+from dendrax.inference._trust import check_no_memory
 from dendrax.support import QUANTITIES, Vertices, complain, html_table, warn
 from dendrax.tracing import flatten
 from dendrax.vertices import with_vertices
-from dendrax.walk import Tape, exact, port, record, send_back
+from dendrax.walk import Local, Tape, exact, port, record, send_back
 
 NO_GRADIENT = (
     "None, because nothing was clamped: there is no target, and the output is not a scalar loss. "
@@ -73,20 +73,41 @@ class Result:
 
     @functools.cached_property
     def diverged_at(self) -> int | None:
-        return None if self.descent is None else self.descent.diverged_at()
+        found = -1 if self.descent is None else int(self.descent.diverged_at)
+        return None if found < 0 else found
 
     @property
     def advice(self) -> str:
         """What to try if inference diverged or did not converge; empty if all is well."""
         if self.diverged_at is not None:
             assert self.descent is not None
-            return self.descent.advice(self.diverged_at)
+            return self._on_divergence(float(self.descent.start), float(self.descent.end))
         if self.converged is not None and not self.converged:
             return (
                 f"Inference did not converge in {int(self.num_steps)} steps. Try a larger "
                 "num_steps or tol, a larger gamma, or, if the energy goes up and down, a smaller."
             )
         return ""
+
+    def _on_divergence(self, start: float, end: float) -> str:
+        assert self.rule is not None
+        if not math.isfinite(start):
+            return (
+                f"The energy is {start} from the start: the function is not finite where the "
+                "value nodes begin. Try init='forward', or look at the function's values there."
+            )
+        return (
+            f"Inference diverged: from step {self.diverged_at} on the energy is larger than at the "
+            f"start ({start:.4g}), and at the end it is {end:.4g}. Try {self._other_vertices()}"
+            f"{self.rule.remedy()}."
+        )
+
+    def _other_vertices(self) -> str:
+        """With every operation a vertex there are many more errors than a rule is meant for."""
+        chosen = None if self.graph is None else self.graph.chosen
+        if self.rule is None or chosen != "primitive" or self.rule.vertices == "primitive":
+            return ""
+        return f"vertices={self.rule.vertices!r} (every operation is a vertex here), then "
 
     def __repr__(self) -> str:
         lines = [f"  {name}{' ' if name == 'energy' else ': '}{text}" for name, text in self._facts]
@@ -108,7 +129,7 @@ class Result:
         """What there is to say, by name."""
         facts = []
         if not self._traced and self.descent is not None:
-            start, end, _ = self.descent.ends
+            start, end = float(self.descent.start), float(self.descent.end)
             facts.append(("energy", f"{start:.6g} -> {end:.6g}"))
         if not self._traced and self.converged is not None:
             facts.append(("converged", str(bool(self.converged))))
@@ -125,183 +146,147 @@ class Result:
         return [self.advice] if self.advice else []
 
 
-@dataclass(frozen=True, eq=False)
-class Descent:
-    """How the energy went, for those who want to know: nothing is computed before that.
-
-    - ``energies()``: at the start, at the end, and that of the predictions for comparison.
-    - ``record()``: at every time step.
-    - ``chosen``: the vertices that the rule ran on.
-    """
-
-    rule: Relaxation
-    energies: Callable[[], tuple[Any, Any, Any]]
-    record: Callable[[], Any]
-    chosen: Vertices | None = None
-
-    @functools.cached_property
-    def ends(self) -> tuple[float, float, float]:
-        start, end, size = map(float, self.energies())
-        return start, end, size
-
-    def diverged_at(self) -> int | None:
-        """The step from which on the energy is above its start by more than rounding."""
-        start, end, size = self.ends
-        rounding = 1e-6 * (abs(start) + (size if np.isfinite(size) else 0.0))
-        if np.isfinite(end) and end <= start + rounding:
-            return None
-        energy = np.asarray(self.record(), np.float64)
-        well = np.flatnonzero(np.isfinite(energy) & (energy <= start + rounding))
-        return min(int(well[-1]) + 1, len(energy) - 1) if len(well) else 0
-
-    def advice(self, step: int) -> str:
-        start, end, _ = self.ends
-        if not np.isfinite(start):
-            return (
-                f"The energy is {start} from the start: the function is not finite where the "
-                "value nodes begin. Try init='forward', or look at the function's values there."
-            )
-        return (
-            f"Inference diverged: from step {step} on the energy is larger than at the start "
-            f"({start:.4g}), and at the end it is {end:.4g}. Try {self._other_vertices()}"
-            f"{self.rule.remedy()}."
-        )
-
-    def _other_vertices(self) -> str:
-        """With every operation a vertex there are many more errors than a rule is meant for."""
-        if self.chosen != "primitive" or self.rule.vertices == "primitive":
-            return ""
-        return f"vertices={self.rule.vertices!r} (every operation is a vertex here), then "
-
-
-def is_wave(rule: Rule) -> bool:
-    """Whether one pass over the graph gives the rule's result exactly."""
-    return isinstance(rule, Timed) and rule.is_wave
-
-
-def record_graph(graph: Graph, leaves: Sequence[Any]) -> tuple[list[Any], Tape]:
+def record_graph(
+    graph: Graph, leaves: Sequence[Any], local: Local = exact
+) -> tuple[list[Any], Tape]:
     """The outputs of a graph, and the tape on which its vertices are noted for the wave."""
 
     def function(*leaves: Any) -> list[Any]:
         values = evaluate(graph, leaves, port)
         return [values[p] for p in graph.outputs]
 
-    active = [graph.carries(Port(leaf)) for leaf in graph.leaves]
-    return record(function, leaves, active, exact)
+    return record(function, leaves, which_leaves(graph), local)
 
 
-def run_loss_over_time(
-    graph: Graph, leaves: Sequence[Any], rule: Rule, vertices: Vertices
-) -> tuple[list[Any], list[Any]]:
-    """Outputs and leaf errors of a loss (the first output) by the dynamics of a rule."""
-    errors = [1.0] + [None] * (len(graph.outputs) - 1)
-    return run_over_time(graph, rule, vertices, leaves, errors)
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Outcome:
+    """What an update leaves besides value and gradient; a pytree.
+
+    - ``memory``: what the next update is to start from, if the rule remembers anything.
+    """
+
+    memory: Any = None
 
 
-def run_over_time(
-    graph: Graph, rule: Rule, vertices: Vertices, leaves: Sequence[Any], errors: Sequence[Any]
-) -> tuple[list[Any], list[Any]]:
-    """Outputs and leaf errors by a rule's dynamics, for a constant error at each output."""
+class Learned(NamedTuple):
+    """The results of a function, the errors at its leaves, and what else is left."""
+
+    outputs: list[Any]
+    gradients: list[Any]
+    outcome: Outcome
+
+
+def learn(
+    graph: Graph,
+    rule: Rule,
+    vertices: Vertices,
+    leaves: Sequence[Any],
+    errors: Sequence[Any],
+    memory: Any = None,
+) -> Learned:
+    """What a rule learns over time, for a constant error at each output (``None``: absent)."""
     shown = checked(with_vertices(checked(flatten(graph)), vertices))
-    clamp = Clamp(errors=errors)
-    if isinstance(rule, Relaxation):
-        outcome = run_relaxation(rule, relaxed_graph(rule, shown), leaves, clamp)
-        return outcome.outputs, outcome.gradients
-    assert isinstance(rule, Timed)
-    levelled = checked(level_graph(shown))
-    delays, schedule = rule.delays(levelled), rule.schedule(levelled)
-    end = run_dynamics(levelled.graph, delays, schedule, leaves, clamp)
-    return end.outputs, end.gradients
+    clamp = Pull(errors)
+    if rule.keeps_time:
+        check_no_memory(rule, memory)
+        levelled = checked(level_graph(shown))
+        end = run_dynamics(levelled.graph, rule.schedule(levelled), leaves, clamp)
+        return Learned(end.outputs, end.gradients, Outcome())
+    end = relax(rule, relaxed_graph(rule, shown), leaves, clamp, memory=memory)
+    return Learned(end.outputs, end.gradients, Outcome(end.memory))
 
 
-def relaxed_graph(rule: Relaxation, graph: Graph) -> Graph:
+def relaxed_graph(rule: Rule, graph: Graph | LevelledGraph) -> Graph:
     """The graph that a relaxing rule runs on: with the delays written out if it wants them."""
-    if not graph.nodes and rule.descends:
+    flat = as_flat(graph)
+    if not flat.nodes and rule.descends and not rule.is_wave:
         warn(
             f"{type(rule).__name__}: the graph has no value node, only an output, so that nothing "
             "can relax (and the first step's gradient is backpropagation's). Choose other "
             "vertices, or mark some with dendrax.vertex."
         )
     if not rule.levelled:
-        return graph
-    return checked(level_graph(graph)).expand()
+        return flat
+    levelled = graph if isinstance(graph, LevelledGraph) else checked(level_graph(graph))
+    return checked(levelled.expand())
 
 
-def graph_for(rule: Rule, graph: Graph) -> Graph:
-    """The flat graph with the vertices that were chosen for it; else those of the rule."""
-    if graph.chosen is not None:
+def graph_for(rule: Rule, graph: Graph | LevelledGraph) -> Graph | LevelledGraph:
+    """The graph with the vertices that were chosen for it; else those of the rule."""
+    flat = as_flat(graph)
+    if flat.chosen is not None:
         return graph
-    return replace(checked(with_vertices(graph, rule.vertices)), chosen=rule.vertices)
+    return replace(checked(with_vertices(flat, rule.vertices)), chosen=rule.vertices)
 
 
 def run_rule(
-    graph: Graph,
+    graph: Graph | LevelledGraph,
     rule: Rule,
     leaves: Sequence[Any],
     target: Sequence[Any] | None,
     record: Sequence[str],
 ) -> Result:
     """Run a rule on a flat graph: a loss, a clamped target, or a free prediction."""
-    clamp = clamp_for(graph, target)
-    if isinstance(rule, Relaxation):
-        return _run_relaxation(graph, rule, leaves, clamp, record)
-    assert isinstance(rule, Timed)
-    if rule.is_wave and not record and clamp is not None:
-        return _run_as_wave(graph, rule, leaves, clamp)
-    return _run_dynamics(graph, rule, leaves, clamp, record)
+    clamp = clamp_for(as_flat(graph), target)
+    if rule.is_wave and not record and clamp.holds():
+        return _run_as_wave(as_flat(graph), rule, leaves, clamp)
+    if rule.keeps_time:
+        return _run_over_levels(graph, rule, leaves, clamp, record)
+    return _run_relaxation(graph, rule, leaves, clamp, record)
 
 
-def _run_dynamics(
-    graph: Graph, rule: Timed, leaves: Sequence[Any], clamp: Clamp | None, record: Sequence[str]
+def _run_over_levels(
+    graph: Graph | LevelledGraph,
+    rule: Rule,
+    leaves: Sequence[Any],
+    clamp: Clamp,
+    record: Sequence[str],
 ) -> Result:
-    contracted, written_delays = contract_graph(graph)
-    levelled = checked(level_graph(contracted))
+    given = as_flat(graph)
+    contracted, written_delays = contract_graph(given)
+    if any(written_delays.values()):
+        levelled = checked(level_graph(contracted))
+    else:
+        levelled = graph if isinstance(graph, LevelledGraph) else checked(level_graph(given))
     schedule = rule.schedule(levelled)
-    delays = {**written_delays, **rule.delays(levelled)}
-    end = run_dynamics(contracted, delays, schedule, leaves, clamp or Clamp(), _kept(record))
-    output = end.settled if clamp is None else end.outputs
+    schedule = replace(schedule, delays={**written_delays, **schedule.delays})
+    flat = levelled.graph
+    end = run_dynamics(flat, schedule, leaves, clamp, _kept(record))
+    output = end.outputs if clamp.holds() else end.settled
     return Result(
-        jax.tree.unflatten(graph.call.out_tree, output),
-        None if clamp is None else graph.call.gradient(end.gradients),
-        **_records(contracted, end.records, schedule.num_steps),
+        jax.tree.unflatten(flat.call.out_tree, output),
+        flat.call.gradient(end.gradients) if clamp.holds() else None,
+        **_records(flat, end.records, schedule.num_steps),
         num_steps=schedule.num_steps,
         rule=rule,
-        graph=graph,
+        graph=given,
     )
 
 
 def _run_relaxation(
-    graph: Graph,
-    rule: Relaxation,
+    graph: Graph | LevelledGraph,
+    rule: Rule,
     leaves: Sequence[Any],
-    clamp: Clamp | None,
+    clamp: Clamp,
     record: Sequence[str],
 ) -> Result:
     shown = relaxed_graph(rule, graph)
-
-    def relax(record: Sequence[str]) -> Outcome:
-        return run_relaxation(rule, shown, leaves, clamp or Clamp(), record)
-
-    found = relax(_kept(record))
+    found = relax(rule, shown, leaves, clamp, _kept(record), watched=True)
     records, used = found.records, found.num_steps
     if not _compat.is_tracer(used):
         used = int(used)
         records = jax.tree.map(lambda values: values[: used + 1], records)
-    output = found.settled if clamp is None else found.outputs
-
-    def energy() -> Any:
-        return relax(("energy",)).records["energy"][: found.num_steps + 1]
-
-    descent = Descent(rule, found.energies, energy, graph.chosen)
+    call = shown.call
     return Result(
-        jax.tree.unflatten(graph.call.out_tree, output),
-        None if clamp is None else graph.call.gradient(found.gradients),
+        jax.tree.unflatten(call.out_tree, found.outputs if clamp.holds() else found.settled),
+        call.gradient(found.gradients) if clamp.holds() else None,
         **_records(shown, records, used + 1),
         num_steps=used,
-        converged=None if found.slope is None else found.slope <= rule.tol,
+        converged=found.done,
         rule=rule,
         graph=shown,
-        descent=descent if rule.descends else None,
+        descent=found.descent,
     )
 
 
@@ -319,13 +304,8 @@ def _records(graph: Graph, records: Mapping[str, Any], num_steps: Any) -> dict[s
 
 def _run_as_wave(graph: Graph, rule: Rule, leaves: Sequence[Any], clamp: Clamp) -> Result:
     operations = contract_graph(graph)[0] if graph.detail is None else graph.detail.graph
-    outputs, tape = record_graph(operations, leaves)
-    if clamp.targets is not None:
-        errors = [prediction_error(mu, y) for mu, y in zip(outputs, clamp.targets, strict=True)]
-    else:
-        assert clamp.errors is not None
-        errors = [constant_error(mu, e) for mu, e in zip(outputs, clamp.errors, strict=True)]
-    found = send_back(tape, errors)
+    outputs, tape = record_graph(operations, leaves, rule.local)
+    found = send_back(tape, [clamp.error(o, mu) for o, mu in enumerate(outputs)])
     output = jax.tree.unflatten(graph.call.out_tree, outputs)
     return Result(output, graph.call.gradient(found), rule=rule, graph=graph)
 
@@ -344,14 +324,14 @@ def flat_target(graph: Graph, target: Any) -> list[Any] | None:
     return leaves
 
 
-def clamp_for(graph: Graph, target: Sequence[Any] | None) -> Clamp | None:
-    """A target clamps the outputs; a scalar loss pulls with an error of 1; else nothing does."""
+def clamp_for(graph: Graph, target: Sequence[Any] | None) -> Clamp:
+    """A target holds the outputs; a scalar loss pulls with an error of 1; else nothing does."""
     avals = [graph[port.vertex].outputs[port.output] for port in graph.outputs]
     if target is not None:
-        return Clamp(targets=[_as_target(y, aval) for y, aval in zip(target, avals, strict=True)])
+        return Hold([_as_target(y, aval) for y, aval in zip(target, avals, strict=True)])
     if len(avals) == 1 and avals[0].shape == () and jnp.issubdtype(avals[0].dtype, jnp.floating):
-        return Clamp(errors=[1.0])
-    return None
+        return Pull([1.0])
+    return Free()
 
 
 def _as_target(y: Any, aval: Any) -> Any:

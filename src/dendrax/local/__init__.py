@@ -13,7 +13,7 @@ What enters: a function and its inputs. What leaves: its outputs and its way bac
 
 from dendrax.local._contraction import Contraction as Contraction
 from dendrax.local._contraction import is_contraction as is_contraction
-from dendrax.local._convolution import KERNEL as KERNEL
+from dendrax.local._convolution import IMAGE as IMAGE
 from dendrax.local._convolution import Convolution as Convolution
 from dendrax.local._convolution import is_convolution as is_convolution
 from dendrax.local._explain import cannot_differentiate as cannot_differentiate

@@ -1,98 +1,105 @@
-"""A matrix product with a clamped weight, inside a loop: the weight transposed once, before it.
+"""A matrix product inside a loop: what the messages read of the operands is turned beforehand.
 
-The message of ``x @ w`` is ``error @ w.T``. In a small network, transposing the weight anew in each
-step of the loop costs a tenth of the whole.
-
-An `Equation` enters, and the clamped operand; the prediction and the message leave.
+The message of ``x @ w`` to ``x`` is ``error @ w.T``. In a small network, transposing the weight
+anew in each step of the loop costs a tenth of the whole; turned here it is an operation of its own,
+which a loop takes out of its body where the weight does not move.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dendrax.local._function import Equation
+from dendrax import _compat
+from dendrax.local._linear import Applied
+
+Axes = tuple[int, ...]
 
 
-def is_contraction(function: Any) -> TypeGuard[Equation]:
-    """Whether a local function is a product of two operands without batch axes."""
-    if not isinstance(function, Equation) or function.primitive != "dot_general":
+def is_contraction(operation: Applied) -> bool:
+    """Whether an operation is a product of two operands without batch axes."""
+    if operation.primitive.name != "dot_general":
         return False
-    _, batch = function.jaxpr.eqns[0].params["dimension_numbers"]
-    return batch == ((), ()) and len(function.jaxpr.in_avals) == 2
+    return operation.params["dimension_numbers"][1] == ((), ())
 
 
 @dataclass(frozen=True, eq=False)
 class Contraction:
-    """A product whose operand ``1 - free`` is clamped; ``turned`` has its kept axes first."""
+    """The way back through a product.
 
-    equation: Equation
-    free: int
-    turned: Any
+    - ``others``: for each operand that gets a message the other one, its kept axes first.
+    - ``received``: which operands these are.
+    """
+
+    others: list[Any]
+    settings: _Settings
+    received: Axes
 
     @classmethod
-    def prepare(cls, equation: Equation, free: int, clamped: Any) -> Contraction:
-        """Transpose the clamped operand."""
-        contracted = _contracted(equation)[1 - free]
-        kept = _others(clamped.ndim, contracted)
-        return cls(equation, free, jnp.transpose(clamped, (*kept, *contracted)))
+    def prepare(
+        cls, operation: Applied, operands: Sequence[Any], active: Sequence[int]
+    ) -> Contraction:
+        """Turn what the messages to the ``active`` operands need."""
+        ndims = tuple(jax.typeof(value).ndim for value in operands)
+        dtypes = tuple(jax.typeof(value).dtype for value in operands)
+        settings = _Settings(operation, ndims, dtypes)
+        received = tuple(k for k in (0, 1) if active[k])
+        return cls([settings.turned(1 - k, operands[1 - k]) for k in received], settings, received)
 
-    def message(self, error: Any) -> Any:
-        """ε ∂μ/∂x for the operand that is free."""
-        params = self.equation.jaxpr.eqns[0].params
-        aval = self.equation.jaxpr.in_avals[self.free]
-        contracted = _contracted(self.equation)[self.free]
-        kept = _others(aval.ndim, contracted)
-        count = self.turned.ndim - len(contracted)
-        first = len(kept) if self.free == 0 else 0  # where the clamped operand's axes are
+    def send(self, errors: Sequence[Any], sums: Sequence[_compat.Sum]) -> None:
+        """Add the messages ε ∂μ/∂x to the sums at the operands."""
+        for k, other, total in zip(self.received, self.others, sums, strict=True):
+            total.accum(self.settings.message(k, other, errors[0]))
+
+    def reach(self, errors: Sequence[bool]) -> list[bool]:
+        """An error of the product reaches both operands."""
+        return [bool(errors[0])] * len(self.received)
+
+
+@dataclass(frozen=True, eq=False)
+class _Settings:
+    """What of a product is not an array."""
+
+    operation: Applied
+    ndims: tuple[int, int]
+    dtypes: tuple[Any, Any]
+
+    def kept(self, k: int) -> Axes:
+        """The axes of an operand that the result has, too."""
+        return tuple(axis for axis in range(self.ndims[k]) if axis not in self.contracted(k))
+
+    def contracted(self, k: int) -> Axes:
+        """The contracted axes of an operand, in the order of the other's."""
+        return tuple(self.operation.params["dimension_numbers"][0][k])
+
+    def turned(self, k: int, operand: Any) -> Any:
+        return jnp.transpose(operand, (*self.kept(k), *self.contracted(k)))
+
+    def message(self, k: int, other: Any, error: Any) -> Any:
+        """ε ∂μ/∂x for operand ``k``, given the other one turned."""
+        kept, count = self.kept(k), len(self.kept(1 - k))
+        first = len(kept) if k == 0 else 0  # where the other operand's axes are in the error
+        axes = tuple(range(first, first + count)), tuple(range(count))
         message = lax.dot_general(
             error,
-            self.turned,
-            ((tuple(range(first, first + count)), tuple(range(count))), ((), ())),
-            precision=params["precision"],
-            preferred_element_type=aval.dtype,
+            other,
+            (axes, ((), ())),
+            precision=self.operation.params["precision"],
+            preferred_element_type=self.dtypes[k],
         )
-        return moved_back(message, (*kept, *contracted))
-
-    def linearise(
-        self, inputs: Sequence[Any], received: tuple[int, ...], summed: tuple[int, ...]
-    ) -> tuple[list[Any], Any]:
-        """As `dendrax.local._function.linearise`, for a message to the free operand alone."""
-        assert received == (self.free,)
-        pull = jax.tree_util.Partial(functools.partial(_pull, bool(summed)), self)
-        return self.equation(*inputs), pull
+        return moved_back(message, (*kept, *self.contracted(k)))
 
 
 jax.tree_util.register_dataclass(
-    Contraction, data_fields=["turned"], meta_fields=["equation", "free"]
+    Contraction, data_fields=["others"], meta_fields=["settings", "received"]
 )
-
-
-def _pull(summed: bool, contraction: Contraction, given: Any) -> tuple[Any]:
-    sums, (error,) = given
-    message = contraction.message(error)
-    return (lax.add(sums[0], message) if summed else message,)
-
-
-def _contracted(equation: Equation) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The contracted axes of either operand, in corresponding order.
-
-    `Equation` takes its variables in the order of the equation, so operand 0 is the left one.
-    """
-    (left, right), _ = equation.jaxpr.eqns[0].params["dimension_numbers"]
-    return tuple(left), tuple(right)
 
 
 def moved_back(value: Any, places: Sequence[int]) -> Any:
     """Axis ``k`` of the value goes to ``places[k]``."""
     return jnp.transpose(value, tuple(places.index(axis) for axis in range(len(places))))
-
-
-def _others(ndim: int, axes: Sequence[int]) -> tuple[int, ...]:
-    return tuple(axis for axis in range(ndim) if axis not in axes)

@@ -10,59 +10,85 @@ slower than outside. So the kernel is brought into place, once before the loop i
 
 Where the kernel learns in the loop its own message has the same trouble, and the same cure.
 
-An `Equation` enters, and the kernel; functions for the prediction and the messages leave.
+The operation enters, with its image and its kernel; the result and the way back leave.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from dendrax import _compat
 from dendrax.local._contraction import moved_back
-from dendrax.local._function import Equation
+from dendrax.local._linear import Applied
 
 IMAGE, KERNEL = 0, 1
 
 
-def is_convolution(function: Any) -> TypeGuard[Equation]:
-    """Whether a local function is a convolution that `Convolution` can take over.
+def is_convolution(operation: Applied) -> bool:
+    """Whether an operation is a convolution that `Convolution` can take over.
 
     Groups over the batch occur only in derivatives of convolutions.
     """
-    if not isinstance(function, Equation) or function.primitive != "conv_general_dilated":
+    if operation.primitive.name != "conv_general_dilated":
         return False
-    eqn = function.jaxpr.eqns[0]
-    return eqn.params["batch_group_count"] == 1 and len(function.jaxpr.in_avals) == 2
+    return operation.params["batch_group_count"] == 1
+
+
+@dataclass(frozen=True, eq=False)
+class _Settings:
+    """What of a convolution is not an array: its parameters, and which inputs get a message."""
+
+    params: dict[str, Any]
+    image: Any  # its type
+    received: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Convolution:
-    """A convolution, its kernel in place for the prediction and ``flipped`` for the message."""
+    """A convolution, its kernel in place for the prediction and ``flipped`` for the message.
 
-    equation: Equation
+    ``image`` is what the message to the kernel needs to know of it.
+    """
+
+    settings: _Settings
     kernel: Any
     flipped: Any
+    image: Any = None
 
     @classmethod
-    def prepare(cls, equation: Equation, kernel: Any) -> Convolution:
+    def prepare(
+        cls, operation: Applied, inputs: Sequence[Any], active: Sequence[int]
+    ) -> Convolution:
         """Bring the kernel into place, for both directions."""
-        params = equation.jaxpr.eqns[0].params
+        params, kernel = operation.params, inputs[KERNEL]
+        received = tuple(k for k in (IMAGE, KERNEL) if active[k])
+        settings = _Settings(params, jax.typeof(inputs[IMAGE]), received)
         out, into, *spatial = params["dimension_numbers"].rhs_spec
         kernel = jnp.transpose(kernel, (*spatial, into, out))
         flipped = _swap_channels(kernel, params["feature_group_count"])
         flipped = jnp.flip(flipped, tuple(range(len(spatial))))
-        return cls(equation, kernel, flipped)
+        return cls(settings, kernel, flipped, inputs[IMAGE] if KERNEL in received else None)
+
+    def send(self, errors: Sequence[Any], sums: Sequence[_compat.Sum]) -> None:
+        """Add the messages ε ∂μ/∂x to the sums at the image and at the kernel."""
+        for k, total in zip(self.settings.received, sums, strict=True):
+            message = self.message if k == IMAGE else self.kernel_message
+            total.accum(message(errors[0]))
+
+    def reach(self, errors: Sequence[bool]) -> list[bool]:
+        """An error of the result reaches both inputs."""
+        return [bool(errors[0])] * len(self.settings.received)
 
     @property
     def params(self) -> dict[str, Any]:
         """The settings of the operation."""
-        return self.equation.jaxpr.eqns[0].params
+        return self.settings.params
 
     def __call__(self, image: Any) -> Any:
         """μ, from the image in the layout of the user."""
@@ -84,22 +110,21 @@ class Convolution:
             _channels_last(error, specs.out_spec),
             self.flipped,
             window_strides=p["lhs_dilation"],
-            padding=self._message_padding(),
+            padding=self._message_padding(error),
             lhs_dilation=p["window_strides"],
-            preferred_element_type=self.equation.jaxpr.in_avals[IMAGE].dtype,
+            preferred_element_type=self.settings.image.dtype,
         )
         return _channels_back(message, specs.lhs_spec)
 
-    def kernel_message(self, image: Any, error: Any) -> Any:
+    def kernel_message(self, error: Any) -> Any:
         """ε ∂μ/∂kernel, in the layout of the user: a convolution of the image with the error."""
         p, specs = self.params, self.params["dimension_numbers"]
-        image = jnp.swapaxes(_channels_last(image, specs.lhs_spec), 0, -1)
-        error = jnp.moveaxis(_channels_last(error, specs.out_spec), 0, -2)
+        image = jnp.swapaxes(_channels_last(self.image, specs.lhs_spec), 0, -1)
         message = _convolve(
             image,
-            error,
+            jnp.moveaxis(_channels_last(error, specs.out_spec), 0, -2),
             window_strides=p["rhs_dilation"],
-            padding=self._kernel_padding(),
+            padding=self._kernel_padding(error),
             lhs_dilation=p["lhs_dilation"],
             rhs_dilation=p["window_strides"],
             batch_group_count=p["feature_group_count"],
@@ -119,10 +144,10 @@ class Convolution:
             precision=self.params["precision"],
         )
 
-    def _sizes(self) -> list[tuple[int, int, int, int]]:
+    def _sizes(self, error: Any) -> list[tuple[int, int, int, int]]:
         """By spatial axis: image, result and window with their dilations, and the first padding."""
         p, specs = self.params, self.params["dimension_numbers"]
-        (image, _), (result,) = self.equation.jaxpr.in_avals, self.equation.jaxpr.out_avals
+        image, result = self.settings.image, jax.typeof(error)
         return [
             (
                 _dilated(image.shape[specs.lhs_spec[axis + 2]], p["lhs_dilation"][axis]),
@@ -133,49 +158,22 @@ class Convolution:
             for axis, (before, _) in enumerate(p["padding"])
         ]
 
-    def _message_padding(self) -> list[tuple[int, int]]:
+    def _message_padding(self, error: Any) -> list[tuple[int, int]]:
         return [
             (window - 1 - before, image - result + before)
-            for image, result, window, before in self._sizes()
+            for image, result, window, before in self._sizes(error)
         ]
 
-    def _kernel_padding(self) -> list[tuple[int, int]]:
+    def _kernel_padding(self, error: Any) -> list[tuple[int, int]]:
         return [
             (before, result - image + window - 1 - before)
-            for image, result, window, before in self._sizes()
+            for image, result, window, before in self._sizes(error)
         ]
-
-    def linearise(
-        self, inputs: Sequence[Any], received: tuple[int, ...], summed: tuple[int, ...]
-    ) -> tuple[list[Any], Any]:
-        """As `dendrax.local._function.linearise`."""
-        image = inputs[IMAGE] if KERNEL in received else None
-        pull = jax.tree_util.Partial(functools.partial(_pull, received, summed), self, image)
-        return [self(inputs[IMAGE])], pull
 
 
 jax.tree_util.register_dataclass(
-    Convolution, data_fields=["kernel", "flipped"], meta_fields=["equation"]
+    Convolution, data_fields=["kernel", "flipped", "image"], meta_fields=["settings"]
 )
-
-
-def _pull(
-    received: tuple[int, ...],
-    summed: tuple[int, ...],
-    convolution: Convolution,
-    image: Any,
-    given: Any,
-) -> tuple[Any, ...]:
-    sums, (error,) = given
-    waiting = dict(zip(summed, sums, strict=True))
-    messages = {}
-    if IMAGE in received:
-        messages[IMAGE] = convolution.message(error)
-    if KERNEL in received:
-        messages[KERNEL] = convolution.kernel_message(image, error)
-    return tuple(
-        lax.add(waiting[k], messages[k]) if k in waiting else messages[k] for k in received
-    )
 
 
 def _convolve(image: Any, kernel: Any, **settings: Any) -> Any:

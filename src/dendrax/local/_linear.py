@@ -92,7 +92,7 @@ class _Static:
 
 
 def differentiate(
-    function: Callable[..., Sequence[Any]], values: Sequence[Any], active: Sequence[bool]
+    function: Callable[..., Sequence[Any]], values: Sequence[Any], active: Sequence[int]
 ) -> tuple[Sequence[Any], Pullback]:
     """Evaluate one vertex's own function and take its pullback to the ``active`` inputs."""
 
@@ -132,7 +132,7 @@ class Operation:
 
     linear: Linear
 
-    def __init__(self, function: Callable[..., Any], avals: Sequence[Any], active: Sequence[bool]):
+    def __init__(self, function: Callable[..., Any], avals: Sequence[Any], active: Sequence[int]):
         def forward(*inputs: Any) -> Any:
             outputs, pullback = differentiate(function, inputs, active)
             self.linear = pullback.linear
@@ -151,7 +151,7 @@ _operations: dict[Any, Operation] = {}
 
 
 def find_operation(
-    operation: Applied, avals: Sequence[Any], active: Sequence[bool]
+    operation: Applied, avals: Sequence[Any], active: Sequence[int]
 ) -> Operation | None:
     """A primitive operation with its derivative; ``None`` if it has a function of the user's in it.
 
@@ -171,7 +171,7 @@ def find_operation(
 
 
 def differentiate_primitive(
-    operation: Applied, values: Sequence[Any], active: Sequence[bool]
+    operation: Applied, values: Sequence[Any], active: Sequence[int]
 ) -> tuple[Sequence[Any], Pullback]:
     """As `differentiate`, of a primitive operation."""
     found = find_operation(operation, [jax.typeof(value) for value in values], active)
@@ -189,7 +189,7 @@ class Reach(NamedTuple):
     alias: tuple[int | None, ...]
 
 
-def reach(equation: Equation, active: tuple[bool, ...]) -> Reach:
+def reach(equation: Equation, active: tuple[int, ...]) -> Reach:
     """Which of the ``active`` inputs the errors of an equation reach.
 
     Read off the linear map: a message exists where a tangent at the output depends on the one at
@@ -207,7 +207,7 @@ def reach(equation: Equation, active: tuple[bool, ...]) -> Reach:
     return Reach(depends, tuple(alias))
 
 
-def _find_linear(equation: Equation, active: tuple[bool, ...]) -> tuple[Linear, list[int]]:
+def _find_linear(equation: Equation, active: tuple[int, ...]) -> tuple[Linear, list[int]]:
     """The linear map of an equation, and the input that each of its tangents belongs to."""
     eqn, unique = equation.jaxpr.eqns[0], equation.jaxpr.jaxpr.invars
     if not _compat.carries_function(eqn.params):

@@ -77,7 +77,14 @@ class Circuit:
             silent = functools.reduce(
                 jax.numpy.logical_and, [(e == 0).all() for e in errors], early
             )
-        flat = iter([_compat.choose(silent, jax.lax.full_like(term, 0), term) for term in flat])
+        if _compat.is_tracer(silent):
+            flags = [_compat.on_all_devices(silent, term) for term in flat]
+        else:
+            flags = [silent] * len(flat)
+        pairs = zip(flags, flat, strict=True)
+        flat = iter(
+            [_compat.choose(flag, jax.lax.full_like(term, 0), term) for flag, term in pairs]
+        )
         return [tuple(next(flat) for _ in range(count)) for count in self.num_terms]
 
 

@@ -13,14 +13,14 @@ import numpy as np
 
 from dendrax._api import check_settings
 from dendrax.graph import Graph, checked
-from dendrax.inference import is_wave, relaxed_graph
+from dendrax.inference import relaxed_graph
 from dendrax.placement._blocks import partition
 from dendrax.placement._cut import work
 from dendrax.placement._inputs import Inputs, piece_of
 from dendrax.placement._placed import Placed
 from dendrax.placement._relaxation import Relaxing
 from dendrax.placement._wave import Wave
-from dendrax.rules import IL, ZIL, Rule
+from dendrax.rules import ZIL, Rule
 from dendrax.support import Vertices, complain, public
 from dendrax.tracing import (
     check_parameters,
@@ -105,13 +105,12 @@ def place(
     roots = [port for port, root in zip(graph.outputs, graph.roots, strict=True) if root]
     avals = [graph[port.vertex].outputs[port.output] for port in roots]
     check_scalar(avals, call, graph[roots[0].vertex].source if roots else "")
-    if is_wave(rule):
+    if rule.is_wave:
         shown = checked(_opened(graph, len(chosen)))
         parts = partition(shown, len(chosen), shares_sums=True, cuts=_cuts(cuts, len(chosen)))
-        runner = Wave(parts, micro_batches)
+        runner = Wave(parts, micro_batches, rule.local)
     else:
         _check_relaxes(rule)
-        assert isinstance(rule, IL)
         kinds = vertices or rule.vertices
         shown = relaxed_graph(rule, checked(with_vertices(checked(flatten(graph)), kinds)))
         operations = shown if shown.detail is None else shown.detail.graph
@@ -211,7 +210,7 @@ def _batched(
 
 
 def _check_relaxes(rule: Rule) -> None:
-    if not isinstance(rule, IL):
+    if not rule.is_placeable:
         raise complain(
             NotImplementedError,
             f"{rule} cannot be placed over devices.",

@@ -19,7 +19,7 @@ from dendrax.inference import Values, record_graph
 from dendrax.placement._blocks import Block, Partition
 from dendrax.placement._turns import take_turns
 from dendrax.placement._wires import Wires
-from dendrax.walk import Tape, send_back
+from dendrax.walk import Local, Tape, send_back
 
 Learn = Callable[[int, Values], None]
 
@@ -48,12 +48,12 @@ class Traveller:
 class Stage:
     """The compiled programs of one block; ``weight`` is the error of the loss."""
 
-    def __init__(self, block: Block, weight: float):
+    def __init__(self, block: Block, weight: float, local: Local):
         graph = block.graph
         self.block = block
 
         def forward(leaves: list[Any]) -> Any:
-            return record_graph(graph, leaves)
+            return record_graph(graph, leaves, local)
 
         def wave(tape: Tape, errors: list[Any], sums: list[Any]) -> list[Any]:
             errors = [
@@ -69,9 +69,9 @@ class Stage:
 class Wave:
     """Z-IL over devices."""
 
-    def __init__(self, partition: Partition, micro_batches: int):
+    def __init__(self, partition: Partition, micro_batches: int, local: Local):
         self.partition, self.micro_batches = partition, micro_batches
-        self.stages = [Stage(block, 1 / micro_batches) for block in partition.blocks]
+        self.stages = [Stage(block, 1 / micro_batches, local) for block in partition.blocks]
         self.turns = take_turns(len(self.stages), micro_batches)
 
     def run(

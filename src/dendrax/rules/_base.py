@@ -1,4 +1,4 @@
-"""Rules are frozen sets of settings: those that keep time, and how settings are checked."""
+"""Rules are frozen sets of settings: how these are checked."""
 
 from __future__ import annotations
 
@@ -57,8 +57,3 @@ def as_floats(rule: Any, *settings: str) -> None:
         value = getattr(rule, name)
         if isinstance(value, numbers.Real):
             object.__setattr__(rule, name, float(value))
-
-
-def smaller_gamma(gamma: float) -> str:
-    """What to try when inference diverges."""
-    return f"a smaller gamma than {gamma:g}, for instance {gamma / 4:.3g}"

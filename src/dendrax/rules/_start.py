@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from dendrax.graph import Vertex
-from dendrax.inference import Init
+from dendrax.inference import Init, Network, Values
 from dendrax.support import STARTS, Start, complain, one_of
 
 
@@ -51,3 +51,11 @@ def check_init(rule: str, init: Any) -> None:
     """A start is one of the named ones, or a function."""
     if not callable(init):
         one_of(f"{rule}: init", init, STARTS)
+
+
+def start_values(net: Network, init: Start | Init) -> Values:
+    """The value nodes at their start."""
+    begin = start_at(init)
+    if begin is None:
+        return net.values
+    return {port: begin(net.view.vertex(port), value) for port, value in net.values.items()}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dendrax.graph import Edge, LevelledGraph
-from dendrax.inference import Schedule, Timed
-from dendrax.support import complain
+from dendrax.inference import Rule
+from dendrax.walk import exact
 
 
 @dataclass(frozen=True)
-class BP(Timed):
+class BP(Rule):
     r"""Backpropagation on the computational graph.
 
     $$\delta_i = \sum_{j \in \mathrm{users}(i)} \delta_j \frac{\partial g_j}{\partial z_i}, \qquad
@@ -30,26 +28,7 @@ class BP(Timed):
         ```
     """
 
-    @property
-    def has_time(self) -> bool:
-        return False
-
-    @property
-    def is_wave(self) -> bool:
-        return True
-
-    def delays(self, levelled: LevelledGraph) -> Mapping[Edge, int]:
-        raise _no_time()
-
-    def schedule(self, levelled: LevelledGraph) -> Schedule:
-        raise _no_time()
-
-
-def _no_time() -> Exception:
-    return complain(
-        ValueError,
-        "BP has no value nodes that move over time: there is nothing to record, and no prediction "
-        "by inference.",
-        remedy="Give a scalar loss or a target, and record a predictive-coding rule such as "
-        "dendrax.ZIL().",
-    )
+    vertices = "primitive"
+    local = exact
+    is_wave = True
+    descends = False

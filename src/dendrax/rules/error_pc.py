@@ -1,29 +1,22 @@
 """Error-based predictive coding: the errors are the free variables."""
 
+# What a rule says of itself may be a setting of it, or follow from its settings.
+# pyright: reportIncompatibleVariableOverride=false
+
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 
-from dendrax.graph import Flow, Graph, Port
-from dendrax.inference import Network, Pullbacks, Relaxation, Step, Values, View
-from dendrax.rules._base import (
-    as_floats,
-    check_gamma,
-    check_num_steps,
-    check_positive,
-    smaller_gamma,
-)
-from dendrax.rules._descent import divided, weighted
-from dendrax.rules._precision import Precision, check_precision, precisions
+from dendrax.inference import Energies, Look, Network, Rule, Values
+from dendrax.rules._base import as_floats, check_gamma, check_num_steps, check_positive
+from dendrax.rules._precision import Precision, check_precision, gaussian
 from dendrax.support import BatchLoss
 
 
 @dataclass(frozen=True)
-class ErrorPC(Relaxation):
+class ErrorPC(Rule):
     r"""Error optimisation, "ePC" (Goemaere et al. 2025, arXiv:2505.20137).
 
     The same energy as `dendrax.IL`'s, but a value node is what its prediction and its error say,
@@ -77,41 +70,19 @@ class ErrorPC(Relaxation):
             check_positive("ErrorPC: tol", self.tol, "Leave it out to run all steps.")
         as_floats(self, "gamma", "precision", "tol")
 
-    def steps(self, graph: Graph) -> int:
-        return self.num_steps
+    @property
+    def energies(self) -> Energies:
+        return gaussian("ErrorPC", self.precision)
 
-    def precisions(self, net: Network) -> Mapping[Port, float]:
-        return precisions("ErrorPC", self.precision, self.batch, net)
+    def start(self, net: Network, memory: object = None) -> Values:
+        return net.zeros()
 
-    def start(self, net: Network) -> tuple[None, Values]:
-        net.prepare(net.wiring.through_nodes)
-        return None, {port: jnp.zeros_like(value) for port, value in net.values.items()}
+    def look(self, net: Network, state: Values) -> Look:
+        return net.look_through(state)
 
-    def step(self, net: Network, fixed: None, state: Values) -> Step:
-        flow, precision = net.wiring.through_nodes, self.precisions(net)
-        mu, pullbacks = self._predict(net, flow, state)
-        delta = net.send(flow, pullbacks, net.output_errors(mu))
-        slope = {
-            port: -e if port not in delta else divided(delta[port], precision[port]) - e
-            for port, e in state.items()
-        }
-        return Step({port: e + self.gamma * slope[port] for port, e in state.items()}, slope)
+    def step(self, net: Network, state: Values) -> Values:
+        slope = self.look(net, state).slope  # of x = μ - ε
+        return {port: e - self.gamma * jnp.conj(slope[port]) for port, e in state.items()}
 
-    def _predict(self, net: Network, flow: Flow, epsilon: Values) -> tuple[Values, Pullbacks]:
-        return net.predict(flow, lambda port, mu: _value(mu, epsilon[port]))
-
-    def learn(self, net: Network, fixed: None, state: Values) -> Values:
-        flow = net.wiring.to_parameters
-        mu, pullbacks = self._predict(net, flow, state)
-        return net.send(flow, pullbacks, weighted(net, mu, state, self.precisions(net)))
-
-    def view(self, net: Network, fixed: None, state: Values) -> View:
-        mu, _ = self._predict(net, net.wiring.nothing, state)
-        return View({port: _value(mu[port], e) for port, e in state.items()}, mu, state)
-
-    def remedy(self) -> str:
-        return smaller_gamma(self.gamma)
-
-
-def _value(mu: Any, epsilon: Any) -> Any:
-    return mu - jnp.conj(epsilon)
+    def gradient(self, net: Network, state: Values) -> Values:
+        return net.look(self.look(net, state).x).with_errors(state).gradient

@@ -1,35 +1,35 @@
 """IL, inference learning: predictive coding as it is usually meant."""
 
+# What a rule says of itself may be a setting of it, or follow from its settings.
+# pyright: reportIncompatibleVariableOverride=false
+
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
-from dendrax.graph import Graph, Port, Vertex
-from dendrax.inference import Network, Relaxation, Step, Values, View
-from dendrax.rules._base import (
-    as_floats,
-    check_gamma,
-    check_num_steps,
-    check_positive,
-    smaller_gamma,
-)
-from dendrax.rules._descent import descend, look, moved, start_values
-from dendrax.rules._precision import Precision, check_precision, precisions
-from dendrax.rules._start import check_init
+from dendrax.graph import Vertex
+from dendrax.inference import Energies, Look, Network, Rule, Values, largest
+from dendrax.rules._base import as_floats, check_gamma, check_num_steps, check_positive
+from dendrax.rules._precision import Precision, check_precision, gaussian
+from dendrax.rules._start import check_init, start_values
 from dendrax.support import BatchLoss, Start, complain, one_of
 
 
 class _State(NamedTuple):
+    """``slope`` is the largest of the last step; ``None`` without a tol."""
+
     x: Values
     optimizer: Any
+    slope: Any
 
 
 @dataclass(frozen=True)
-class IL(Relaxation):
+class IL(Rule):
     r"""Inference learning (Rao and Ballard 1999; Whittington and Bogacz 2017; the paper's IL).
 
     With the output clamped, the value nodes descend the energy
@@ -109,38 +109,44 @@ class IL(Relaxation):
         one_of("IL: levelled", self.levelled, (True, False))
         as_floats(self, "gamma", "precision", "tol")
 
-    def steps(self, graph: Graph) -> int:
-        return self.num_steps
+    @property
+    def energies(self) -> Energies:
+        return gaussian("IL", self.precision)
 
-    def precisions(self, net: Network) -> Mapping[Port, float]:
-        return precisions("IL", self.precision, self.batch, net)
+    @property
+    def is_placeable(self) -> bool:
+        """A subclass that does something else in a step is not IL any more."""
+        return (type(self).step, type(self).look, self.local) == (IL.step, IL.look, IL.local)
 
-    def start(self, net: Network) -> tuple[None, _State]:
-        net.prepare(net.wiring.to_nodes)
+    def start(self, net: Network, memory: Any = None) -> _State:
         x = start_values(net, self.init)
-        return None, _State(x, None if self.optimizer is None else self.optimizer.init(x))
+        slope = None if self.tol is None else jnp.asarray(jnp.inf, float)
+        return _State(x, None if self.optimizer is None else self.optimizer.init(x), slope)
 
-    def step(self, net: Network, fixed: None, state: _State) -> Step:
-        slope = descend(net, net.wiring.to_nodes, state.x, self.precisions(net)).slope
-        return Step(_State(*self.moved(state.x, state.optimizer, slope)), slope)
+    def look(self, net: Network, state: _State) -> Look:
+        return net.look(state.x)
 
-    def moved(self, x: Values, optimizer: Any, slope: Values) -> tuple[Values, Any]:
-        """The value nodes and the optimizer's state, if there is one, after a step."""
+    def step(self, net: Network, state: _State) -> _State:
+        slope = self.look(net, state).slope
+        size = None if self.tol is None else largest(slope)
+        return self.moved(state, slope)._replace(slope=size)
+
+    def moved(self, state: _State, slope: Values) -> _State:
+        """The state after a step along the slope."""
         if self.optimizer is None:
-            return moved(x, self.gamma, slope), None
-        gradient = jax.tree.map(lambda value: -value, slope)
-        change, optimizer = self.optimizer.update(gradient, optimizer, x)
-        return jax.tree.map(lambda value, dx: value + dx.astype(value.dtype), x, change), optimizer
+            moved = {port: x + self.gamma * slope[port] for port, x in state.x.items()}
+            return state._replace(x=moved)
+        downhill = jax.tree.map(lambda value: -value, slope)
+        change, optimizer = self.optimizer.update(downhill, state.optimizer, state.x)
+        moved = jax.tree.map(lambda x, dx: x + dx.astype(x.dtype), state.x, change)
+        return _State(moved, optimizer, state.slope)
 
-    def learn(self, net: Network, fixed: None, state: _State) -> Values:
-        return descend(net, net.wiring.to_parameters, state.x, self.precisions(net)).arrived
-
-    def view(self, net: Network, fixed: None, state: _State) -> View:
-        return look(net, state.x)
+    def done(self, net: Network, state: _State) -> Any:
+        return state.slope <= self.tol
 
     def remedy(self) -> str:
         if self.optimizer is None:
-            return f"{smaller_gamma(self.gamma)}, or optimizer=optax.adam(0.01)"
+            return f"{super().remedy()}, or optimizer=optax.adam(0.01)"
         return "an optimizer with a smaller learning rate"
 
 

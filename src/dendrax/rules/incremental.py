@@ -1,25 +1,21 @@
 """Incremental predictive coding: the weights move at every step."""
 
+# What a rule says of itself may be a setting of it, or follow from its settings.
+# pyright: reportIncompatibleVariableOverride=false
+
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from dendrax.graph import Graph, Port, Vertex
-from dendrax.inference import Network, Relaxation, Step, Values, View
-from dendrax.rules._base import (
-    as_floats,
-    check_gamma,
-    check_num_steps,
-    check_positive,
-    smaller_gamma,
-)
-from dendrax.rules._descent import descend, look, moved, start_values
-from dendrax.rules._precision import Precision, check_precision, precisions
-from dendrax.rules._start import check_init
+from dendrax.graph import Vertex
+from dendrax.inference import Energies, Look, Network, Rule, Values
+from dendrax.rules._base import as_floats, check_gamma, check_num_steps, check_positive
+from dendrax.rules._precision import Precision, check_precision, gaussian
+from dendrax.rules._start import check_init, start_values
 from dendrax.support import BatchLoss, Start, one_of
 
 
@@ -32,7 +28,7 @@ class _State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class IncrementalPC(Relaxation):
+class IncrementalPC(Rule):
     r"""Incremental predictive coding (Salvatori et al. 2022, arXiv:2212.00720).
 
     As `dendrax.IL`, but value nodes and parameters descend the energy at the same time:
@@ -75,6 +71,8 @@ class IncrementalPC(Relaxation):
     batch: BatchLoss | int | None = None
     levelled: bool = False
 
+    moves_parameters = True
+
     def __post_init__(self) -> None:
         check_num_steps("IncrementalPC", self.num_steps, "20 is enough for small networks.")
         check_gamma("IncrementalPC", self.gamma)
@@ -85,41 +83,34 @@ class IncrementalPC(Relaxation):
         one_of("IncrementalPC: levelled", self.levelled, (True, False))
         as_floats(self, "gamma", "learning_rate", "precision")
 
-    def steps(self, graph: Graph) -> int:
-        return self.num_steps
+    @property
+    def energies(self) -> Energies:
+        return gaussian("IncrementalPC", self.precision)
 
-    def precisions(self, net: Network) -> Mapping[Port, float]:
-        return precisions("IncrementalPC", self.precision, self.batch, net)
+    def start(self, net: Network, memory: object = None) -> _State:
+        nothing = {port: jnp.zeros_like(value) for port, value in net.parameters.items()}
+        return _State(start_values(net, self.init), net.parameters, nothing)
 
-    def start(self, net: Network) -> tuple[None, _State]:
-        net.prepare(net.wiring.to_both, learns=True)
-        parameters = net.parameters
-        nothing = {port: jnp.zeros_like(value) for port, value in parameters.items()}
-        return None, _State(start_values(net, self.init), parameters, nothing)
+    def look(self, net: Network, state: _State) -> Look:
+        return net.look(state.x, state.parameters)
 
-    def step(self, net: Network, fixed: None, state: _State) -> Step:
-        flow, precision = net.wiring.to_both, self.precisions(net)
-        arrived, slope = descend(net, flow, state.x, precision, state.parameters)
-        gradient = {port: arrived[port] for port in state.parameters if port in arrived}
+    def step(self, net: Network, state: _State) -> _State:
+        look = self.look(net, state)
+        slope, gradient = look.slope, look.gradient
         change = {port: -self.learning_rate * jnp.conj(g) for port, g in gradient.items()}
-        after = _State(
-            moved(state.x, self.gamma, slope),
-            {
-                port: w + change[port] if port in change else w
-                for port, w in state.parameters.items()
-            },
-            {
-                port: s + gradient[port] if port in gradient else s
-                for port, s in state.total.items()
-            },
+        return _State(
+            {port: x + self.gamma * slope[port] for port, x in state.x.items()},
+            {port: _plus(w, change.get(port)) for port, w in state.parameters.items()},
+            {port: _plus(total, gradient.get(port)) for port, total in state.total.items()},
         )
-        return Step(after, slope)
 
-    def learn(self, net: Network, fixed: None, state: _State) -> Values:
+    def gradient(self, net: Network, state: _State) -> Values:
         return state.total
 
-    def view(self, net: Network, fixed: None, state: _State) -> View:
-        return look(net, state.x, state.parameters)
-
     def remedy(self) -> str:
-        return f"{smaller_gamma(self.gamma)}, or a smaller learning_rate"
+        return f"{super().remedy()}, or a smaller learning_rate"
+
+
+def _plus(value: Any, change: Any) -> Any:
+    """A parameter that no error reaches does not change."""
+    return value if change is None else value + change

@@ -1,20 +1,24 @@
 """Z-IL, zero-divergence inference learning: the paper's Algorithms 1 and 3, and its ablations."""
 
+# What a rule says of itself may be a setting of it, or follow from its settings.
+# pyright: reportIncompatibleVariableOverride=false
+
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dendrax.graph import Edge, LevelledGraph, Vertex
-from dendrax.inference import Schedule, Timed
+from dendrax.graph import LevelledGraph, Vertex
+from dendrax.inference import Rule, Schedule
 from dendrax.rules._base import check_gamma, check_num_steps, learning_edges
 from dendrax.rules._start import check_init, start_at
 from dendrax.support import LEARNING_TIMES, LearningTime, Start, complain, one_of
+from dendrax.walk import exact
 
 
 @dataclass(frozen=True)
-class ZIL(Timed):
+class ZIL(Rule):
     r"""Zero-divergence inference learning on the levelled graph.
 
     Start at the forward pass, so that every error is zero; clamp the output; then, for
@@ -54,6 +58,11 @@ class ZIL(Timed):
     init: Start | Callable[[Vertex, Any], Any] = "forward"
     num_steps: int | None = None
 
+    vertices = "primitive"
+    local = exact
+    keeps_time = True
+    descends = False
+
     def __post_init__(self) -> None:
         check_gamma("ZIL", self.gamma)
         one_of("ZIL: levelled", self.levelled, (True, False))
@@ -66,9 +75,6 @@ class ZIL(Timed):
     @property
     def is_wave(self) -> bool:
         return self == ZIL()
-
-    def delays(self, levelled: LevelledGraph) -> Mapping[Edge, int]:
-        return levelled.delays if self.levelled else {}
 
     def schedule(self, levelled: LevelledGraph) -> Schedule:
         edges, level_of = learning_edges(levelled), levelled.level_of
@@ -87,4 +93,6 @@ class ZIL(Timed):
             )
         if self.timing == "end":
             learn_at = dict.fromkeys(edges, num_steps - 1)
-        return Schedule(float(self.gamma), num_steps, learn_at, level_of, start_at(self.init))
+        delays = levelled.delays if self.levelled else {}
+        init = start_at(self.init)
+        return Schedule(float(self.gamma), num_steps, learn_at, level_of, init, delays)

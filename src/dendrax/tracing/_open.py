@@ -11,6 +11,7 @@ a ``scan``; any other has no reverse derivative.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,12 +44,18 @@ def _body_graph(jaxpr: _compat.ClosedJaxpr, active: tuple[bool, ...]) -> Graph:
     """The body's graph. Kept, so that a function under ``jit`` is opened once, not at each call."""
     if any(map(_compat.is_tracer, jaxpr.consts)):
         return open_graph(jaxpr, active)
-    return _kept_body_graph(jaxpr, active)
+    known = _body_graphs.setdefault(jaxpr.jaxpr, {})
+    key = (*active, *map(id, jaxpr.consts))
+    if key not in known:
+        body = _compat.ClosedJaxpr(_compat.copied(jaxpr.jaxpr), jaxpr.consts)
+        known[key] = open_graph(body, active)
+    return known[key]
 
 
-@functools.lru_cache(maxsize=512)
-def _kept_body_graph(jaxpr: _compat.ClosedJaxpr, active: tuple[bool, ...]) -> Graph:
-    return open_graph(jaxpr, active)
+# Forgotten with the body, to which no graph holds on.
+_body_graphs: weakref.WeakKeyDictionary[_compat.Jaxpr, dict[Any, Graph]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def open_jit(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> None:

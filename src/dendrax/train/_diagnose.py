@@ -15,7 +15,7 @@ import numpy as np
 
 from dendrax import _api
 from dendrax.graph import Graph, Port, Vertex, level_graph
-from dendrax.inference import Clamp, Relaxation, arrivals, evaluate
+from dendrax.inference import Pull, arrivals, evaluate
 from dendrax.rules import Rule
 from dendrax.support import Vertices
 
@@ -36,7 +36,7 @@ def first_nonfinite(
     graph = _api.trace(fun, *args)
     leaves = graph.call.leaves()
     found = _lost_value(graph, leaves) or _lost_error(graph, leaves)
-    if not found and isinstance(rule, Relaxation):
+    if not found and rule.relaxes:
         shown = _api.trace(fun, *args, vertices=vertices or rule.vertices)
         found = _api.run(shown, rule).advice
     return found
@@ -62,7 +62,7 @@ def _lost_value(graph: Graph, leaves: Sequence[Any]) -> str:
 
 
 def _lost_error(graph: Graph, leaves: Sequence[Any]) -> str:
-    clamp = Clamp(errors=[1.0])
+    clamp = Pull([1.0])
 
     @jax.jit
     def lost(leaves: Any) -> Any:

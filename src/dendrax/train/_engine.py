@@ -18,7 +18,6 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from dendrax import _api
-from dendrax.inference import Relaxation
 from dendrax.support import complain, nearest
 from dendrax.train._checkpoint import Found, is_key
 from dendrax.train._devices import Devices
@@ -298,7 +297,7 @@ def _is_patient(settings: Settings, progress: Progress) -> bool:
 
 
 def _relaxes(task: Task) -> bool:
-    return isinstance(task.rule, Relaxation) and task.rule.descends
+    return task.rule.relaxes and task.rule.descends
 
 
 def _or(value: float | None, default: float) -> float:

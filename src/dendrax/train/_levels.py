@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dendrax import placement
-from dendrax.inference import is_wave
-from dendrax.rules import IL, Rule
+from dendrax.rules import Rule
 from dendrax.support import complain
 from dendrax.train._samples import Samples, chosen
 from dendrax.train._settings import Settings
@@ -93,7 +92,7 @@ def _check(settings: Settings, rule: Rule) -> None:
             "sharding='levels' is for the devices of one process.",
             remedy="Use sharding='replicated' or 'fsdp' with several.",
         )
-    if not is_wave(rule) and not isinstance(rule, IL):
+    if not rule.is_wave and not rule.is_placeable:
         raise complain(
             ValueError,
             f"sharding='levels' is for ZIL(), BP() and IL, not for {rule}.",

@@ -11,7 +11,7 @@ import optax
 
 from dendrax.data._arguments import positive
 from dendrax.named import Named, call_named, check_settings, find_named
-from dendrax.rules import IncrementalPC, Rule
+from dendrax.rules import Rule
 from dendrax.support import complain, in_short, shortened
 
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
@@ -63,7 +63,7 @@ def find_optimizer(named: Named | None, schedule: Named, rule: Rule, total: int)
     Beside its own settings an optimizer has ``clip``, the largest norm of the whole gradient, and
     ``accumulate``, how many gradients make one update.
     """
-    if isinstance(rule, IncrementalPC):
+    if rule.moves_parameters:
         return _for_incremental(named, rule)
     named = Named("optimizer", "adam") if named is None else named
     function = find_named(named, OPTIMIZERS)
@@ -88,12 +88,13 @@ def find_optimizer(named: Named | None, schedule: Named, rule: Rule, total: int)
     return chosen
 
 
-def _for_incremental(named: Named | None, rule: IncrementalPC) -> Any:
+def _for_incremental(named: Named | None, rule: Rule) -> Any:
     """Its weights have moved during inference, by its own rate: SGD repeats just that."""
     if named is not None:
         raise complain(
             ValueError,
-            f"IncrementalPC moves the weights itself, so that the optimizer {named} has no say.",
+            f"{type(rule).__name__} moves the weights itself, so that the optimizer {named} has no "
+            "say.",
             remedy="Leave the optimizer out; the rule's own learning_rate counts.",
         )
     return optax.sgd(rule.learning_rate)

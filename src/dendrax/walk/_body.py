@@ -6,8 +6,8 @@ outputs leave, where their errors are (as `dendrax.local._linear.Linear` says), 
 
 from __future__ import annotations
 
-import functools
 import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -60,7 +60,7 @@ class Way(Protocol):
     def reach(self, errors: Sequence[bool]) -> Sequence[bool]: ...
 
 
-def region_run(outputs: Sequence[Any], active: Sequence[bool], way: Way, kept: Any) -> Run:
+def region_run(outputs: Sequence[Any], active: Sequence[int], way: Way, kept: Any) -> Run:
     """A region's results: an output has an error of its own, or none."""
     places = itertools.count(sum(active))
     ties = [next(places) if flag else None for flag in way.carries]
@@ -76,7 +76,7 @@ class Program:
     tree: Any
     carries: tuple[bool, ...]
 
-    def __init__(self, body: _compat.Jaxpr, active: Sequence[bool], local: Local):
+    def __init__(self, body: _compat.Jaxpr, active: Sequence[int], local: Local):
         def forward(*inputs: Any) -> Any:
             outputs, tape = record(_compat.as_open_function(body), inputs, active, local)
             residuals, self.tree = jax.tree.flatten(tape)
@@ -98,28 +98,29 @@ class Program:
         return reached(self.tape(self.residuals), errors)
 
 
-def active_only(values: Sequence[Any], active: Sequence[bool]) -> list[Any]:
+def active_only(values: Sequence[Any], active: Sequence[int]) -> list[Any]:
     return [value for value, flag in zip(values, active, strict=True) if flag]
 
 
 def made_once(make: Callable[..., Any], body: _compat.Jaxpr, *settings: Any) -> Any:
     """``make(body, *settings)``, made once: eagerly, a ``jit`` is compiled once, as with JAX.
 
-    A body has no arrays in it: its constants are handed in like its arguments.
+    A body has no arrays in it: its constants are handed in like its arguments. What is made is
+    forgotten with the body, and so it must not hold on to it: `_compat.copied` is another one.
     """
-    return _make_once(make, body, settings, _compat.trace_context())
+    known = _made.setdefault(body, {})
+    key = (make, settings, _compat.trace_context())
+    if key not in known:
+        known[key] = make(_compat.copied(body), *settings)
+    return known[key]
 
 
-@functools.lru_cache(maxsize=512)
-def _make_once(
-    make: Callable[..., Any], body: _compat.Jaxpr, settings: tuple[Any, ...], context: Any
-) -> Any:
-    return make(body, *settings)
+_made: weakref.WeakKeyDictionary[_compat.Jaxpr, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
 def with_constants(
-    body: _compat.ClosedJaxpr, values: Sequence[Any], active: Sequence[bool]
-) -> tuple[_compat.Jaxpr, list[Any], tuple[bool, ...]]:
+    body: _compat.ClosedJaxpr, values: Sequence[Any], active: Sequence[int]
+) -> tuple[_compat.Jaxpr, list[Any], tuple[int, ...]]:
     """A body, its inputs with its constants before the others, and which of them are active."""
     inactive = (False,) * len(body.consts)
     return body.jaxpr, [*body.consts, *values], (*inactive, *active)

@@ -41,6 +41,83 @@ class Split:
     constant: set[Hashable]
 
 
+class Hoisted:
+    """A function ``(constant, changing) -> results`` in two parts, for use in a loop.
+
+    ``once`` computes what depends on the constant arguments alone; ``each`` does the rest, given
+    that. What is made of numbers of the program alone (an array of zeros) is made in both.
+    ``types`` are those of the results.
+    """
+
+    def __init__(self, function: Callable[[Any, Any], Any], constant: Any, changing: Any):
+        closed, shapes = jax.make_jaxpr(function, return_shape=True)(constant, changing)
+        self.types = jax.tree.unflatten(jax.tree.structure(shapes), closed.out_avals)
+        jaxpr = self._jaxpr = closed.jaxpr
+        self._consts = closed.consts
+        count = jax.tree.structure(constant).num_leaves
+        self._known = [*jaxpr.constvars, *jaxpr.invars[:count]]
+        self._given = jaxpr.invars[count:]
+        made, rest = _parted(_compat.live_equations(jaxpr.eqns, jaxpr.outvars))
+        self._made = [_piece(jaxpr, eqn) for eqn in made.values()]
+        split = self._split = split_constant(jaxpr.replace(eqns=rest), [*self._known, *made])
+        used = [name for piece in (*self._made, *split.each) for name in piece.inputs]
+        used += _compat.unique_vars(jaxpr.outvars)
+        own = split.constant.difference(made)
+        self._kept = [name for name in dict.fromkeys(used) if name in own]
+
+    def once(self, constant: Any) -> list[Any]:
+        """What of it does not change, for `each`."""
+        values = [*self._consts, *jax.tree.leaves(constant)]
+        env: Env = dict(zip(self._known, values, strict=True))
+        for piece in (*self._made, *self._split.once):
+            piece.run(env)
+        return [env[name] for name in self._kept]
+
+    def each(self, kept: Sequence[Any], changing: Any) -> Any:
+        """The results."""
+        env: Env = dict(zip(self._kept, kept, strict=True))
+        env.update(zip(self._given, jax.tree.leaves(changing), strict=True))
+        for piece in (*self._made, *self._split.each):
+            piece.run(env)
+        results = [env[a] if isinstance(a, _compat.Var) else a.val for a in self._jaxpr.outvars]
+        return jax.tree.unflatten(jax.tree.structure(self.types), results)
+
+
+def hoisted(function: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any], Any]:
+    """A function for use in a loop: what does not depend on its arguments is computed now.
+
+    **Returns:** the function of arguments like these, and the types of its results.
+    """
+    parts = Hoisted(lambda _, changing: function(*changing), (), args)
+    kept = parts.once(())
+    return lambda *args: parts.each(kept, args), parts.types
+
+
+def carried_as(start: Any, after: Any) -> tuple[Any, bool]:
+    """The start of a loop's carry, of the type that it has ``after`` a step, and whether that is
+    another: inside `jax.shard_map` what differs between devices is so from the start."""
+    leaves, tree = jax.tree.flatten(start)
+    pairs = list(zip(leaves, jax.tree.leaves(after), strict=True))
+    if not any(_compat.varying_axes(new) - _compat.varying_axes(old) for old, new in pairs):
+        return start, False
+    return jax.tree.unflatten(tree, [_compat.varying_as(*pair) for pair in pairs]), True
+
+
+def _parted(
+    eqns: Sequence[_compat.JaxprEqn],
+) -> tuple[dict[Any, _compat.JaxprEqn], list[_compat.JaxprEqn]]:
+    """The equations that read numbers of the program alone, by their result; and all others."""
+    made: dict[Any, _compat.JaxprEqn] = {}
+    rest = []
+    for eqn in eqns:
+        alone = all(var in made for var in _compat.unique_vars(eqn.invars))
+        if alone and len(eqn.outvars) == 1 and not eqn.effects:
+            made[eqn.outvars[0]] = eqn
+        else:
+            rest.append(eqn)
+    return made, rest
+
+
 def split_constant(jaxpr: _compat.Jaxpr, constant: Iterable[Hashable]) -> Split:
     """Split a jaxpr's equations, given which of its arguments are constant."""
     split = Split([], [], set(constant))

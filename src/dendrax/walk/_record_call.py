@@ -10,14 +10,14 @@ import jax.numpy as jnp
 from dendrax import _compat
 from dendrax.local import is_inexact
 from dendrax.tracing import Arguments, Call, Results, flatten_results
-from dendrax.walk._regions import exact
-from dendrax.walk._wave import Tape, plain, record
+from dendrax.walk._wave import PARAMETER, Local, Tape, plain, record
 
 
 def record_call(
     fun: Callable[..., Any],
     arguments: Arguments,
     argnums: int | tuple[int, ...],
+    local: Local,
     *,
     has_aux: bool = False,
 ) -> tuple[list[Any], Tape, Call]:
@@ -34,6 +34,7 @@ def record_call(
         return outputs
 
     values = [jnp.asarray(leaf) for leaf in arguments.traced_leaves()]
-    active = [is_inexact(_compat.aval_of(value)) for value in values]
-    outputs, tape = record(flat, values, active, exact)
+    flags = [is_inexact(_compat.aval_of(value)) for value in values]
+    active = [PARAMETER + k if flag else 0 for k, flag in enumerate(flags)]
+    outputs, tape = record(flat, values, active, local)
     return [*outputs, *auxiliary], tape, Call(arguments, (), results.out_tree, results.aux, argnums)

@@ -13,7 +13,16 @@ from typing import Any
 import jax
 
 from dendrax import _compat
-from dendrax.local import Applied, differentiate_primitive, explaining
+from dendrax.local import (
+    IMAGE,
+    Applied,
+    Contraction,
+    Convolution,
+    differentiate_primitive,
+    explaining,
+    is_contraction,
+    is_convolution,
+)
 from dendrax.walk._body import Program, active_only, made_once, region_run, with_constants
 from dendrax.walk._scan import run_scan, run_while
 from dendrax.walk._wave import Local, Run, reached, record, send_back
@@ -21,7 +30,7 @@ from dendrax.walk._wave import Local, Run, reached, record, send_back
 # ---- jit -----------------------------------------------------------------------------------------
 
 
-def run_jit(operation: Applied, values: Sequence[Any], active: Sequence[bool], local: Local) -> Run:
+def run_jit(operation: Applied, values: Sequence[Any], active: Sequence[int], local: Local) -> Run:
     """Keep the call: XLA rounds differently where it cannot see the boundary that JAX left.
 
     Of a jit that is to be inlined (most of `jax.numpy`'s) JAX keeps none on the way back.
@@ -48,7 +57,7 @@ class _JitCall:
     def __init__(
         self,
         body: _compat.Jaxpr,
-        active: tuple[bool, ...],
+        active: tuple[int, ...],
         settings: tuple[tuple[str, Any], ...],
         local: Local,
     ):
@@ -127,7 +136,7 @@ class _Packing:
 
 
 def run_remat(
-    operation: Applied, values: Sequence[Any], active: Sequence[bool], local: Local
+    operation: Applied, values: Sequence[Any], active: Sequence[int], local: Local
 ) -> Run:
     """Keep only the inputs, and what the policy says; linearise when the wave comes."""
     params = operation.params
@@ -143,7 +152,7 @@ class _Recompute:
     def __init__(
         self,
         body: _compat.Jaxpr,
-        active: tuple[bool, ...],
+        active: tuple[int, ...],
         params: dict[str, Any],
         local: Local,
     ):
@@ -201,7 +210,7 @@ class _Recompute:
 # ---- how a vertex is run -------------------------------------------------------------------------
 
 # A primitive with a body -> how it is run; ``None`` if it is a vertex like any other after all.
-REGIONS: dict[str, Callable[[Applied, Sequence[Any], Sequence[bool], Local], Run | None]] = {
+REGIONS: dict[str, Callable[[Applied, Sequence[Any], Sequence[int], Local], Run | None]] = {
     **dict.fromkeys(_compat.JIT_PRIMITIVES, run_jit),
     **dict.fromkeys(_compat.REMAT_PRIMITIVES, run_remat),
     "scan": run_scan,
@@ -209,12 +218,58 @@ REGIONS: dict[str, Callable[[Applied, Sequence[Any], Sequence[bool], Local], Run
 }
 
 
-def exact(operation: Applied, source: Any, values: Sequence[Any], active: Sequence[bool]) -> Run:
-    """Run a vertex, and take the pullback that JAX has for it; regions do so with their body."""
-    region = REGIONS.get(operation.primitive.name)
-    run = region(operation, values, active, exact) if region else None
-    if run is not None:
-        return run
-    with explaining(operation, source, values):
-        outputs, sender = differentiate_primitive(operation, values, active)
+class Linearise:
+    """A `Local`: regions are run with their body, any other vertex by ``vertex``.
+
+    ``names_parameters``: whether it is told which inputs are which parameters.
+    """
+
+    names_parameters = False
+
+    def vertex(self, operation: Applied, values: Sequence[Any], active: Sequence[int]) -> Run:
+        raise NotImplementedError
+
+    def __call__(
+        self, operation: Applied, source: Any, values: Sequence[Any], active: Sequence[int]
+    ) -> Run:
+        if not self.names_parameters:
+            active = list(map(bool, active))
+        region = REGIONS.get(operation.primitive.name)
+        run = region(operation, values, active, self) if region else None
+        if run is not None:
+            return run
+        with explaining(operation, source, values):
+            return self.vertex(operation, values, active)
+
+
+def run_exactly(operation: Applied, values: Sequence[Any], active: Sequence[int]) -> Run:
+    """Run a vertex, and take the pullback that JAX has for it."""
+    outputs, sender = differentiate_primitive(operation, values, active)
     return Run(outputs, sender.linear.ties, sender, operation)
+
+
+def run_fast(operation: Applied, values: Sequence[Any], active: Sequence[int]) -> Run:
+    """The same for use in loops: what products and convolutions read is put in place by itself, so
+    that it is taken out of the loop where it does not move."""
+    own = [sum(active)]
+    if is_contraction(operation):
+        return Run(
+            operation(*values), own, Contraction.prepare(operation, values, active), operation
+        )
+    if is_convolution(operation):
+        convolution = Convolution.prepare(operation, values, active)
+        return Run([convolution(values[IMAGE])], own, convolution, operation)
+    return run_exactly(operation, values, active)
+
+
+class _Exact(Linearise):
+    def vertex(self, operation: Applied, values: Sequence[Any], active: Sequence[int]) -> Run:
+        return run_exactly(operation, values, active)
+
+
+class _Fast(Linearise):
+    def vertex(self, operation: Applied, values: Sequence[Any], active: Sequence[int]) -> Run:
+        return run_fast(operation, values, active)
+
+
+exact, fast = _Exact(), _Fast()

@@ -16,9 +16,7 @@ from dendrax.walk._hoist import Env, split_constant
 from dendrax.walk._wave import Local, Run, Tape, send_back
 
 
-def run_scan(
-    operation: Applied, values: Sequence[Any], active: Sequence[bool], local: Local
-) -> Run:
+def run_scan(operation: Applied, values: Sequence[Any], active: Sequence[int], local: Local) -> Run:
     """A forward scan that stacks the residuals of the body's tape, then a reverse scan.
 
     Residuals that are the same at every step (weights) are not stacked, and those that are slices
@@ -52,7 +50,7 @@ class _ScanStep:
         body: _compat.Jaxpr,
         num_consts: int,
         num_carry: int,
-        active: tuple[bool, ...],
+        active: tuple[int, ...],
         local: Local,
     ):
         self.num_consts, self.num_carry = num_consts, num_carry
@@ -77,8 +75,8 @@ class _ScanStep:
         return list(values[:first]), list(values[first:second]), list(values[second:])
 
     def _settle(
-        self, body: _compat.Jaxpr, active: list[bool], local: Local
-    ) -> tuple[list[bool], Program]:
+        self, body: _compat.Jaxpr, active: list[int], local: Local
+    ) -> tuple[list[int], Program]:
         """The body's program, once it is known which carries are active at some time step."""
         first, second = self.num_consts, self.num_consts + self.num_carry
         while True:
@@ -133,7 +131,7 @@ class _ScanWay:
     """
 
     step: _ScanStep
-    active: tuple[bool, ...]
+    active: tuple[int, ...]
     loop: tuple[tuple[str, Any], ...]
 
     @property
@@ -189,7 +187,7 @@ def _or_zeros(error: Any, aval: Any) -> Any:
 
 
 def run_while(
-    operation: Applied, values: Sequence[Any], active: Sequence[bool], local: Local
+    operation: Applied, values: Sequence[Any], active: Sequence[int], local: Local
 ) -> Run | None:
     """A ``while`` whose trip count the program fixes is a scan. JAX has no way back through others,
     and says so if an error comes."""

@@ -31,6 +31,11 @@ from dendrax.tracing import FollowedValue, Follower
 
 Function = Callable[..., Sequence[Any]]
 
+# An input is active (1), or, from here on, the parameter of a number; 0: it has no error.
+PARAMETER = 2
+# A parameter is still that one after these.
+_STRUCTURAL = ("transpose", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy")
+
 
 class Sender(Protocol):
     """The way back through one vertex: `dendrax.local._linear.Pullback`, or that of a region."""
@@ -125,18 +130,19 @@ class _TapeStatic:
 
 
 def record(
-    function: Function, values: Sequence[Any], active: Sequence[bool], local: Local
+    function: Function, values: Sequence[Any], active: Sequence[int], local: Local
 ) -> tuple[list[Any], Tape]:
     """Call a function, and note the vertices that its ``active`` inputs reach.
 
-    ``local`` says how each of them is run and linearised.
+    ``active`` may say which parameter an input is: ``PARAMETER + k``. ``local`` says how each
+    vertex is run and linearised.
 
     **Returns:** the function's results, and the tape.
     """
     with _compat.take_current_trace() as parent:
         recorder = Recorder(parent, local)
         pairs = zip(values, active, strict=True)
-        inputs = [recorder.new(value) if flag else value for value, flag in pairs]
+        inputs = [recorder.new(value, which) if which else value for value, which in pairs]
         starts = tuple(recorder.split(value)[1] for value in inputs)
         with _compat.set_current_trace(recorder):
             results = [recorder.split(result) for result in function(*inputs)]
@@ -216,15 +222,19 @@ class Local(Protocol):
     """How one vertex is run and linearised; `dendrax.walk.exact` is what JAX does."""
 
     def __call__(
-        self, operation: Applied, source: Any, values: Sequence[Any], active: Sequence[bool]
+        self, operation: Applied, source: Any, values: Sequence[Any], active: Sequence[int]
     ) -> Run: ...
 
 
 @jax.tree_util.register_static
 class Handing:
-    """The way back through a vertex that hands its input on."""
+    """The way back through a vertex that hands its input on; ``seen`` is told of the error."""
+
+    def __init__(self, seen: Callable[[Any], None] = lambda error: None):
+        self.seen = seen
 
     def send(self, errors: Sequence[Any], sums: Sequence[_compat.Sum]) -> None:
+        self.seen(errors[0])
         sums[0].accum(errors[0])
 
     def reach(self, errors: Sequence[bool]) -> Sequence[bool]:
@@ -238,8 +248,22 @@ def plain(value: Any) -> Any:
 
 def port(value: Any) -> Any:
     """``value``, whose messages from here on are added up apart (where an inner ``jit`` did)."""
+    return handed_on(value, plain(value), Handing())
+
+
+def watched(value: Any, seen: Callable[[Any], None]) -> Any:
+    """``value``, of whose error, added up from here on, ``seen`` is told."""
+    return handed_on(value, plain(value), Handing(seen))
+
+
+def handed_on(value: Any, seen_as: Any, way: Sender | None = None) -> Any:
+    """``seen_as``, whose errors go on to ``value``."""
     follower = getattr(value, "_trace", None)
-    return follower.port(value) if isinstance(follower, Recorder) else value
+    if not isinstance(follower, Recorder):
+        return seen_as
+    step = Step(None, None)
+    (result,) = follower.write(step, [seen_as], [1], [value.slot], way or Handing())
+    return result
 
 
 class Recorder(Follower):
@@ -251,11 +275,14 @@ class Recorder(Follower):
         self.steps: list[Step] = []
         self.senders: list[Sender] = []
         self.avals: list[Any] = []
+        self.parameters: dict[int, int] = {}  # the slots that hold one: which
 
-    def new(self, value: Any) -> FollowedValue:
+    def new(self, value: Any, which: int = 1) -> FollowedValue:
         """A value that has a slot of its own."""
         followed = FollowedValue(self, value, len(self.avals))
         self.avals.append(followed.aval)
+        if which >= PARAMETER:
+            self.parameters[followed.slot] = which
         return followed
 
     def split(self, value: Any) -> tuple[Any, int | None]:
@@ -270,7 +297,7 @@ class Recorder(Follower):
     def primitive(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         _refuse_references(primitive, args)
         values, slots = self.split_all(args)
-        active = [slot is not None for slot in slots]
+        active = [0 if slot is None else self.parameters.get(slot, 1) for slot in slots]
         source = _compat.current_source()
         with _compat.set_current_trace(self.parent):
             run = self.local(Applied(primitive, params), source, values, active)
@@ -278,12 +305,9 @@ class Recorder(Follower):
         if isinstance(run.sender, Tape):
             return self.splice(step, run.outputs, run.sender, slots)
         found = self.write(step, run.outputs, run.ties, slots, run.sender)
+        if primitive.name in _STRUCTURAL and active[0] >= PARAMETER and self.follows(found[0]):
+            self.parameters[found[0].slot] = active[0]
         return found if primitive.multiple_results else found[0]
-
-    def port(self, value: FollowedValue) -> FollowedValue:
-        """The same value, with a sum of its own that is then added to the first."""
-        (result,) = self.write(Step(None, None), [value.value], [1], [value.slot], Handing())
-        return result
 
     def splice(
         self, step: Step, outputs: Sequence[Any], tape: Tape, slots: Sequence[int | None]

@@ -1,0 +1,74 @@
+"""How many samples a value node holds, where the loss is a mean over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dendrax.graph import Port, Vertex
+from dendrax.inference._energy import Energy
+from dendrax.inference._network import View
+from dendrax.support import complain
+
+
+def energies_of(rule: Any, view: View, pieces: int = 1) -> Mapping[Port, Energy]:
+    """The energy of each value node. The view may see only one of several ``pieces`` of the batch.
+
+    Of a mean over a batch each sample has its own full energy; what all samples share has one.
+    """
+    chosen = {port: _energy_at(rule, view.vertex(port)) for port in view.nodes}
+    if rule.batch is None:
+        return chosen
+    own = [port for port in chosen if not is_shared(view, view.vertex(port))]
+    seen = _batch_size(rule, view, own) if own and rule.batch == "mean" else 1
+    size = rule.batch if isinstance(rule.batch, int) else max(seen * pieces, 1)  # may be empty
+    return {port: energy.over(size) if port in own else energy for port, energy in chosen.items()}
+
+
+def _energy_at(rule: Any, vertex: Vertex) -> Energy:
+    energies = rule.energies
+    energy = energies if isinstance(energies, Energy) else energies(vertex)
+    if not isinstance(energy, Energy):
+        raise complain(
+            TypeError,
+            f"{type(rule).__name__}: the energy of {vertex.name} is {energy!r}, which is none.",
+            remedy="Return an energy for each vertex, such as dendrax.Gaussian(precision=2.0).",
+        )
+    return energy
+
+
+def is_shared(view: View, vertex: Vertex) -> bool:
+    """Whether all samples share a value node: it is made of parameters alone."""
+    graph, todo, seen = view.shown, [vertex], set()
+    while todo:
+        v = todo.pop()
+        if v.kind != "parameter" and not v.inputs and v.shape:
+            return False
+        fresh = [source for source in graph.inputs(v) if source.index not in seen]
+        seen.update(source.index for source in fresh)
+        todo += fresh
+    return True
+
+
+def _batch_size(rule: Any, view: View, nodes: Sequence[Port]) -> int:
+    """The size of the axis that all value nodes share; the data tell it from the others.
+
+    A vectorised layer may leave the batch at another axis than the first.
+    """
+    shapes = [view.aval(port).shape for port in nodes]
+    common = set.intersection(*map(set, shapes))
+    data = [leaf.shape for leaf in view.graph.data if leaf.shape]
+    first, every = {shape[0] for shape in data}, {size for shape in data for size in shape}
+    for found in (common & first, common & every, common):
+        if len(found) == 1:
+            return min(found)
+        if found:
+            break
+    listed = ", ".join(str(shape) for shape in dict.fromkeys(shapes))
+    raise complain(
+        ValueError,
+        f"{type(rule).__name__}: batch='mean' needs one axis that the data and all value nodes "
+        f"share, but the shapes of these are {listed}, and the size could be any of "
+        f"{sorted(found) or 'none'}.",
+        remedy="Give the size of the batch yourself: batch=32 in place of batch='mean'.",
+    )
