@@ -39,7 +39,7 @@ def dynamics_distance():
 
 def forget():
     """What was made under a mutation must not be used without it."""
-    _body._make_once.cache_clear()
+    _body._made.clear()
     _local._operations.clear()
 
 

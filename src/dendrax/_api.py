@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dendrax import _compat
+from dendrax import _compat, inference
 from dendrax.graph import Graph, LevelledGraph, checked, level_graph
 from dendrax.inference import (
     Outcome,
@@ -98,6 +98,18 @@ def value_and_grad(
         return found if len(found) > 1 else value, gradient
 
     return value_and_gradient
+
+
+def first_memory(
+    fun: Callable[..., Any],
+    *args: Any,
+    has_aux: bool = False,
+    rule: Rule,
+    vertices: Vertices | None = None,
+) -> Any:
+    """The ``memory`` for the first update, where that must have the form of all others."""
+    graph, call = _trace(fun, args, {}, 0, has_aux)
+    return inference.first_memory(graph, rule, vertices or rule.vertices, call.leaves())
 
 
 def grad(
@@ -470,6 +482,16 @@ def check_rule(rule: Any) -> None:
             f"rule must be a rule, got {shown}.",
             remedy=f"Write rule=dendrax.{_rule_meant(rule)}().",
         )
+    try:
+        hash(rule)
+    except TypeError as problem:
+        name = type(rule).__name__
+        raise complain(
+            TypeError,
+            f"the rule {name} cannot be hashed: {problem}.",
+            remedy=f"Write @dataclasses.dataclass(frozen=True) above class {name}, and give it "
+            "settings that can be hashed: numbers, texts, tuples.",
+        ) from None
 
 
 def _rule_meant(rule: Any) -> str:

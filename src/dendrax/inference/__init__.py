@@ -38,6 +38,7 @@ from dendrax.inference._run import Outcome as Outcome
 from dendrax.inference._run import Result as Result
 from dendrax.inference._run import as_flat as as_flat
 from dendrax.inference._run import clamp_for as clamp_for
+from dendrax.inference._run import first_memory as first_memory
 from dendrax.inference._run import flat_target as flat_target
 from dendrax.inference._run import graph_for as graph_for
 from dendrax.inference._run import learn as learn

@@ -18,6 +18,7 @@ computed in each look, too. A loop takes it out of its body (`dendrax.walk.hoist
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -367,8 +368,8 @@ def _check_values(net: Network, given: Any) -> None:
 
 def which_leaves(graph: Graph) -> list[int]:
     """For the walk: which of the leaves are which parameters."""
-    ports = enumerate(map(Port, graph.leaves))
-    return [PARAMETER + k if graph.carries(port) else 0 for k, port in ports]
+    numbers = itertools.count(PARAMETER)
+    return [next(numbers) if graph.carries(Port(leaf)) else 0 for leaf in graph.leaves]
 
 
 def evaluate(

@@ -89,6 +89,11 @@ class Rule:
     is_placeable: bool = False
 
     @property
+    def remembers(self) -> bool:
+        """Whether an update leaves anything that the next one starts from."""
+        return type(self).memory is not Rule.memory
+
+    @property
     def relaxes(self) -> bool:
         """Whether value nodes move over time, all at once, by `step`."""
         return not (self.is_wave or self.keeps_time)

@@ -18,7 +18,7 @@ from dendrax.inference._dynamics import run_dynamics
 from dendrax.inference._network import evaluate, which_leaves
 from dendrax.inference._records import Record, Recorded
 from dendrax.inference._rule import Rule
-from dendrax.inference._settle import Descent, relax
+from dendrax.inference._settle import Descent, network_of, relax
 from dendrax.inference._trust import check_no_memory
 from dendrax.support import QUANTITIES, Vertices, complain, html_table, warn
 from dendrax.tracing import flatten
@@ -195,6 +195,13 @@ def learn(
         return Learned(end.outputs, end.gradients, Outcome())
     end = relax(rule, relaxed_graph(rule, shown), leaves, clamp, memory=memory)
     return Learned(end.outputs, end.gradients, Outcome(end.memory))
+
+
+def first_memory(graph: Graph, rule: Rule, vertices: Vertices, leaves: Sequence[Any]) -> Any:
+    """What a rule remembers before it has moved: the memory with which nothing begins otherwise."""
+    shown = checked(with_vertices(checked(flatten(graph)), vertices))
+    net = network_of(rule, relaxed_graph(rule, shown), leaves, Pull([1.0]))
+    return rule.memory(net, rule.start(net))
 
 
 def relaxed_graph(rule: Rule, graph: Graph | LevelledGraph) -> Graph:

@@ -102,7 +102,8 @@ def relax(
         check_records(jax.eval_shape(look, start), count + 1, copies=2)  # with the last
     watch = _Watch(rule, net, start) if watched and rule.descends else None
     loop = _run_all if rule.tol is None else _run_until
-    end, records, used, last = loop(rule, net, start, count, look, watch)
+    with running(rule, "step"):
+        end, records, used, last = loop(rule, net, start, count, look, watch)
     with running(rule, "gradient"):
         gradient = rule.gradient(net, end)
         if type(rule).gradient is not Rule.gradient:
@@ -125,7 +126,8 @@ def relax(
 def settle(rule: Rule, net: Network, state: State) -> State:
     """The state after a rule's time steps; for rules that are made of others."""
     loop = _run_all if rule.tol is None else _run_until
-    return loop(rule, net, state, check_num_steps(rule, net), lambda state: {}, None)[0]
+    with running(rule, "step"):
+        return loop(rule, net, state, check_num_steps(rule, net), lambda state: {}, None)[0]
 
 
 class _Watch:
@@ -205,8 +207,7 @@ def _body(
 
     begin = start, jnp.asarray(0), jnp.asarray(-1)
     while True:
-        with running(rule, "step"):
-            body, (after, _) = hoisted(turn, *begin)
+        body, (after, _) = hoisted(turn, *begin)
         check_state(rule, start, after[0])
         begin, changed = carried_as(begin, after)
         if not changed:

@@ -66,7 +66,8 @@ class RelaxingStage:
         found: set[Port] = set()
         for o, port in enumerate(graph.outputs):
             flags = [place == o for place in range(len(tape.layout.outputs))]
-            if port not in nodes and any(reached(tape, flags)[: len(self.leaves)]):
+            seeded = port in self._net.view.roots
+            if port not in nodes and not seeded and any(reached(tape, flags)[: len(self.leaves)]):
                 found.add(port)
         return frozenset(found)
 

@@ -21,7 +21,7 @@ from dendrax.train._distributed import together, wait_for_all
 from dendrax.train._engine import Moment, Run
 from dendrax.train._folder import Folder
 from dendrax.train._levels import Levels
-from dendrax.train._samples import Samples, as_samples
+from dendrax.train._samples import Samples, as_samples, chosen
 from dendrax.train._settings import Settings
 from dendrax.train._task import Task, take_apart
 from dendrax.train._update import State, start_state
@@ -153,8 +153,12 @@ def _begin(
         levels = Levels(task, settings, learned, kept, samples)
         return one_device(levels.first), levels.begun, levels
     devices = all_devices(settings.sharding, settings.batch_size)
-    _check_chunks(settings, devices)
-    return devices, start_state(task, learned, kept, devices), None
+    _check_chunks(settings, devices, task.rule)
+    first = None
+    if task.rule.remembers:
+        indices = chosen(samples, settings.batch_size, settings.seed, 0)
+        first = devices.put_batch(samples, indices)
+    return devices, start_state(task, learned, kept, devices, first), None
 
 
 def _open(run: Run, folder: Folder, begun: State, *, resume: bool) -> None:
@@ -224,10 +228,17 @@ def _check(
         raise complain(ValueError, "resume=True needs the folder of the run.")
 
 
-def _check_chunks(settings: Settings, devices: Devices) -> None:
+def _check_chunks(settings: Settings, devices: Devices, rule: Any) -> None:
     chunks = settings.chunks
     if chunks is None:
         return
+    if rule.remembers:
+        raise complain(
+            ValueError,
+            f"{type(rule).__name__} remembers something of the whole batch, so that chunks cannot "
+            "be computed one after the other.",
+            remedy="Leave chunks out, or use a rule without a memory.",
+        )
     if chunks % devices.count or settings.batch_size % chunks:
         raise complain(
             ValueError,

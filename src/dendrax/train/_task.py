@@ -74,12 +74,26 @@ class Task:
         """Whether the loss asks for a key."""
         return _takes_key(self.loss)
 
-    def value_and_grad(self, learned: Any, state: Any, batch: Any, key: Any) -> Any:
-        """``((loss, new state), gradient)``."""
+    def value_and_grad(
+        self, learned: Any, state: Any, batch: Any, key: Any, memory: Any = None
+    ) -> Any:
+        """``((loss, new state, outcome), gradient)``."""
         both = _api.value_and_grad(
-            self.whole_loss, has_aux=True, rule=self.rule, vertices=self.vertices
+            self.whole_loss,
+            has_aux=True,
+            rule=self.rule,
+            vertices=self.vertices,
+            memory=memory,
+            has_result=True,
         )
         return both(learned, state, batch, key)
+
+    def first_memory(self, learned: Any, state: Any, batch: Any, key: Any) -> Any:
+        """What the rule remembers before the first update."""
+        settings = {"rule": self.rule, "vertices": self.vertices}
+        return _api.first_memory(
+            self.whole_loss, learned, state, batch, key, has_aux=True, **settings
+        )
 
     def whole_loss(self, model: Any, state: Any, batch: Any, key: Any) -> Any:
         """The loss and the new state, as a function of the arrays that learn."""

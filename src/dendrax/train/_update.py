@@ -25,12 +25,14 @@ class State(NamedTuple):
     - ``learned``: the arrays of the model that learn, in a tree like it.
     - ``kept``: the state of the model that the loss hands on (statistics, for instance).
     - ``alive``: whether everything has been finite.
+    - ``memory``: what the rule remembers from update to update, if it does.
     """
 
     learned: Any
     kept: Any
     optimizer: Any
     alive: Any
+    memory: Any = None
 
 
 class Numbers(NamedTuple):
@@ -41,14 +43,19 @@ class Numbers(NamedTuple):
     stop: Any  # whether a process has been asked to stop
 
 
-def start_state(task: Task, learned: Any, kept: Any, devices: Devices) -> State:
-    """The state before the first update, where it belongs."""
+def start_state(task: Task, learned: Any, kept: Any, devices: Devices, first: Any = None) -> State:
+    """The state before the first update, where it belongs. A rule that remembers something is shown
+    the ``first`` batch."""
     kept = jax.tree.map(jnp.asarray, kept)
     learned, kept, alive = devices.put((learned, kept, jnp.asarray(True)), devices.of_state)
     # Made where it is to lie: the optimizer's state of a model that is spread need not fit on one.
     begin = task.optimizer.init
     where = jax.tree.map(devices.of_state, jax.eval_shape(begin, learned))
-    return State(learned, kept, jax.jit(begin, out_shardings=where)(learned), alive)
+    optimizer = jax.jit(begin, out_shardings=where)(learned)
+    if not task.rule.remembers:
+        return State(learned, kept, optimizer, alive)
+    memory = jax.jit(task.first_memory)(learned, kept, first, jax.random.key(0))
+    return State(learned, kept, optimizer, alive, devices.put(memory, devices.of_state))
 
 
 def key_of(settings: Settings, step: Any) -> Any:
@@ -84,14 +91,16 @@ def _update(
     task: Task, settings: Settings, gradient_of: Any, state: State, batch: Any, step: Any, stop: Any
 ) -> tuple[State, Numbers]:
     key = key_of(settings, step)
-    (loss, kept), gradient = gradient_of(state.learned, state.kept, batch, key)
+    (loss, kept, outcome), gradient = gradient_of(
+        state.learned, state.kept, batch, key, state.memory
+    )
     fine = jnp.isfinite(loss) & all_finite(gradient)
     numbers = Numbers(loss, fine, jnp.max(stop))
 
     def moved() -> State:
         change, optimizer = task.optimizer.update(gradient, state.optimizer, state.learned)
         learned: Any = optax.apply_updates(state.learned, change)
-        return State(learned, kept, optimizer, state.alive)
+        return State(learned, kept, optimizer, state.alive, outcome.memory)
 
     if settings.nonfinite == "allow":
         return moved(), numbers
@@ -109,10 +118,17 @@ def all_finite(tree: Any) -> Any:
 
 
 def _gradient(
-    task: Task, settings: Settings, devices: Devices, learned: Any, kept: Any, batch: Any, key: Any
+    task: Task,
+    settings: Settings,
+    devices: Devices,
+    learned: Any,
+    kept: Any,
+    batch: Any,
+    key: Any,
+    memory: Any,
 ) -> Any:
     if settings.chunks is None:
-        return task.value_and_grad(learned, kept, batch, key)
+        return task.value_and_grad(learned, kept, batch, key, memory)
     return _gradient_in_chunks(task, settings.chunks, devices, learned, kept, batch, key)
 
 

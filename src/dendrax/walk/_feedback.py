@@ -80,9 +80,8 @@ def feedback(draw: Draw) -> Linearise:
     cast), the message to the value is turned by ``draw(weight, k)`` in place of the weight. The
     message to the weight is its own. With ``draw=lambda weight, k: weight`` nothing changes.
 
-    **Arguments:** `draw`: a function of the weight and of its number ``k`` among the arrays of the
-    function's arguments, which returns an array like it; for feedback alignment a random one, the
-    same at each call.
+    **Arguments:** `draw`: a function of the weight and of its number ``k`` among the parameters,
+    which returns an array like it; for feedback alignment a random one, the same at each call.
 
     !!! example
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,7 @@ def record_call(
 
     values = [jnp.asarray(leaf) for leaf in arguments.traced_leaves()]
     flags = [is_inexact(_compat.aval_of(value)) for value in values]
-    active = [PARAMETER + k if flag else 0 for k, flag in enumerate(flags)]
+    numbers = itertools.count(PARAMETER)
+    active = [next(numbers) if flag else 0 for flag in flags]
     outputs, tape = record(flat, values, active, local)
     return [*outputs, *auxiliary], tape, Call(arguments, (), results.out_tree, results.aux, argnums)
