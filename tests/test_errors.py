@@ -163,8 +163,11 @@ def test_not_a_function():
 
 
 def test_aux_missing():
-    with pytest.raises(TypeError, match=r"has_aux=True.*pair"):
+    remedy = r"\n  Return both, or leave has_aux out"
+    with pytest.raises(TypeError, match=rf"has_aux=True.*pair.* returned one array\.{remedy}"):
         dendrax.grad(lambda x: x, has_aux=True)(1.0)
+    with pytest.raises(TypeError, match=r"has_aux=True.*pair.* returned tuple of length 3\."):
+        dendrax.grad(lambda x: (x, x, x), has_aux=True)(1.0)
 
 
 def test_vjp_cotangent_of_the_wrong_tree_or_shape():
