@@ -201,7 +201,7 @@ def test_run_bad_arguments():
         dendrax.run(graph, ZIL(), target=np.ones(3))
     with pytest.raises(ValueError, match="target's tree"):
         dendrax.run(graph, ZIL(), target=(np.ones((2, 3)),) * 2)
-    with pytest.raises(TypeError, match="traced with arguments"):
+    with pytest.raises(TypeError, match="traced with other arguments"):
         dendrax.run(graph, ZIL(), W)
     with pytest.raises(
         ValueError, match=r"argument x does not fit.*float64\[2, 3\].*float64\[4, 3\]"
