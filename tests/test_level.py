@@ -135,6 +135,7 @@ def test_reprs_count():
 
     graph = dendrax.trace(fun, 1.0)
     assert "4 vertices" in repr(graph)
+    assert "1 edge that carries errors" in repr(dendrax.trace(lambda w: 2 * w, 1.0))
     assert "1 parameter, 0 data, 3 internal" in repr(graph)
     assert "test_level.py" in repr(graph)
     levelled = dendrax.level(graph)

@@ -57,6 +57,13 @@ def test_what_was_not_recorded_says_how_to_record_it(quiet, recorded, name):
     assert hasattr(recorded, name) and hasattr(copy.copy(recorded), name)
 
 
+def test_a_record_is_asked_for_a_time_first(recorded):
+    with pytest.raises(
+        TypeError, match=r"time first, got 'output': write x\[t\]\[vertex\], or x\[:\]"
+    ):
+        recorded.x["output"]
+
+
 def test_a_plot_still_speaks_for_itself(quiet):
     with pytest.raises(ValueError, match=r"draw.energy: the result has no record of 'energy'"):
         dendrax.draw.energy(quiet)
@@ -110,6 +117,13 @@ def test_a_record_says_how_to_read_it(recorded):
     assert repr(recorded.x).startswith("Record of 5 time steps: x[t][vertex], or x[:][vertex]\n")
     assert "float32[5,5,4]" in repr(recorded.x) and "root" not in repr(recorded.x)
     assert "x of 2 vertices over time" in recorded.x._repr_html_()
+
+
+def test_a_layer_without_neurons_has_errors_of_zero():
+    weights = [jnp.ones((3, 0), jnp.float32), jnp.ones((0, 2), jnp.float32)]
+    graph = dendrax.trace(lambda w, x: jnp.sum((x @ w[0]) @ w[1]), weights, X, vertices="layer")
+    result = dendrax.run(graph, IL(num_steps=2), record="epsilon")
+    assert repr(result.epsilon[1]).splitlines()[2].endswith("float32[5,0]  0")
 
 
 def test_several_outputs_are_one_row():

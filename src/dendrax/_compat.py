@@ -41,7 +41,7 @@ SUM_PRIMITIVE = "add_any"
 # files (except dendrax.models), and not those of the libraries that models are written in.
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _CORE = ("graph", "local", "tracing", "vertices", "walk", "inference", "rules", "certify")
-for _path in ("_", *(folder + os.sep for folder in _CORE)):
+for _path in ("_", "equinox.py", "nnx.py", *(folder + os.sep for folder in ("support", *_CORE))):
     source_info_util.register_exclusion(os.path.join(_HERE, _path))
 _LIBRARIES = tuple(f"{os.sep}{name}{os.sep}" for name in ("equinox", "flax", "haiku"))
 

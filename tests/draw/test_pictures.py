@@ -113,6 +113,11 @@ def test_a_graph_shows_itself_in_a_notebook(figure_1):
     assert dendrax.trace(long, 1.0)._repr_svg_() is None  # its text is shown instead
 
 
+def test_a_picture_is_one_line_where_nothing_is_shown(figure_1):
+    text = repr(draw.graph(figure_1))
+    assert text.startswith("Picture of ") and ".save('name.svg')" in text and len(text) < 100
+
+
 def test_shapes_stand_at_the_edges_of_small_graphs():
     graph = dendrax.trace(lambda w, x: jnp.sum(jnp.tanh(x @ w)), jnp.ones((3, 2)), jnp.ones((5, 3)))
     assert ">5×2<" in draw.graph(graph, layout="own").svg
@@ -256,8 +261,9 @@ def test_plots_of_what_was_not_recorded(layers):
         draw.traces(recorded, "outptu")
     with pytest.raises(TypeError, match=r"draw.distances: expected certificates, got none"):
         draw.distances([])
-    with pytest.raises(TypeError, match=r"expected certificates, got Result"):
-        draw.distances([result])
+    for several in ([result], result):
+        with pytest.raises(TypeError, match=r"expected certificates, got Result"):
+            draw.distances(several)
     with pytest.raises(ValueError, match=r"draw.compare: no result"):
         draw.compare([])
     with pytest.raises(TypeError, match=r"inside jax.jit the numbers are not known"):

@@ -232,9 +232,61 @@ def test_a_model_whose_form_changes():
     graph = dendrax.trace(loss, model, x)
     model.layers[1] = nnx.Linear(8, 2, use_bias=False, rngs=nnx.Rngs(0))
     with pytest.raises(
-        TypeError, match=r"(?s)the graph was traced with .*trace the function again"
+        TypeError,
+        match=r"run: the graph was traced with other arguments: "
+        r"model\.layers\[1\]\.bias is missing\.\n"
+        "  Give arguments of the same structure, or trace the function again",
     ):
         dendrax.run(graph, ZIL(), model, x)
+
+
+class Flat(eqx.Module):
+    weight: jax.Array
+    bias: jax.Array | None
+    power: int = eqx.field(static=True, default=2)
+
+    def __call__(self, x):
+        return (x @ self.weight + (0 if self.bias is None else self.bias)) ** self.power
+
+
+@pytest.mark.parametrize(
+    "args, difference",
+    [
+        ((Flat(jnp.eye(3), None), 1), r"model\.bias is missing\."),
+        ((Flat(jnp.eye(3), jnp.ones(3), power=3), 1), "what is no array .* differs"),
+        ((Flat(jnp.eye(3), jnp.ones(3)),), "x is missing"),
+        ((Flat(jnp.eye(3), jnp.ones(3)), 1, 1, 1), "argument 2, argument 3 are new"),
+    ],
+)
+def test_what_differs_is_named(args, difference):
+    x = jnp.ones((2, 3))
+    graph = dendrax.trace(squared, Flat(jnp.eye(3), jnp.ones(3)), x)
+    with pytest.raises(TypeError, match=f"traced with other arguments: {difference}"):
+        dendrax.run(graph, ZIL(), *(x if arg == 1 else arg for arg in args))
+
+
+def test_state_that_a_module_has_found_since():
+    model = CNN(nnx.Rngs(0))
+    linear = nnx.Sequential(model.layers[0], model.layers[1])
+    graph = dendrax.trace(squared, linear, jnp.ones((2, 48)))
+    linear.seen = nnx.BatchStat(jnp.zeros(3))
+    with pytest.raises(TypeError, match=r"other arguments: state.*\.seen is new"):
+        dendrax.run(graph, ZIL(), linear, jnp.ones((2, 48)))
+
+
+def test_the_drop_in_sends_models_to_their_own_function():
+    """It takes what JAX takes, and a model with a function inside is not that."""
+    model = eqx.nn.MLP(3, 1, 4, 1, key=jax.random.key(0))
+    remedy = r"not a valid JAX type: .*\n.*use dendrax\.equinox\.filter_value_and_grad"
+    with pytest.raises(TypeError, match=remedy):
+        dendrax.value_and_grad(lambda model, x: model(x)[0])(model, jnp.ones(3))
+
+
+def test_a_library_layer_as_the_loss():
+    """The line that is named is the layer's, or the caller's, never one of ours."""
+    with pytest.raises(TypeError, match="scalar-output") as found:
+        dendrax.check(nnx.Linear(3, 1, rngs=nnx.Rngs(0)), jnp.ones((4, 3)))
+    assert "  at " in str(found.value) and "dendrax/" not in str(found.value).split("  at ")[1]
 
 
 def test_a_bound_method_of_a_module():

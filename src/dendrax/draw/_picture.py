@@ -24,11 +24,15 @@ MOST_EXTENT = 100_000
 MOST_FOR_DOT = 500  # vertices and delays; dot takes long over more
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Picture:
     """A drawing. A notebook shows it; ``save`` writes it as SVG, PNG or PDF."""
 
     scene: Scene
+
+    def __repr__(self) -> str:
+        width, height = round(self.scene.width), round(self.scene.height)
+        return f"Picture of {width} x {height} points: .save('name.svg') writes it, or .png or .pdf"
 
     @property
     def svg(self) -> str:

@@ -228,7 +228,7 @@ def distances(
         dendrax.draw.distances([dendrax.check(loss, *args, rule=rule) for rule in rules])
         ```
     """
-    several = [certificates] if isinstance(certificates, Certificate) else list(certificates)
+    several = list(certificates) if isinstance(certificates, Iterable) else [certificates]
     _check_certificates(several)
     relative = [[row.distance / (row.norm or 1.0) for row in c.rows] for c in several]
     names = [shortened(row.name, 28) for row in several[0].rows]

@@ -227,7 +227,7 @@ class Graph(Pictured):
         silent = counts["internal"] + counts["delay"] - len(self.active)
         lines = [
             f"Graph: {counted(len(self), 'vertex', 'vertices')}, "
-            f"{counted(len(self.edges), 'edge')} that carry errors",
+            f"{counted(len(self.edges), 'edge that carries', 'edges that carry')} errors",
             f"  {counted(counts['parameter'], 'parameter')}, {counts['data']} data, "
             f"{counted(len(self.active), 'internal vertex', 'internal vertices')} with an error, "
             f"{silent} without",

@@ -98,7 +98,8 @@ class Moment(Mapping[Any, Any]):
             return [f"{sum(float(np.real(array)) for array in arrays):.4g}"]
         sizes = [max(vertex.outputs[port.output].size, 1) for port in self._ports(vertex)]
         with np.errstate(over="ignore"):  # behind the wave of Z-IL errors may grow
-            squares = [np.square(array).reshape(-1, count).mean(axis=0) for array in wide]
+            rows = [np.square(array).reshape(-1, count) for array in wide]
+            squares = [row.sum(axis=0) / max(len(row), 1) for row in rows]
             found = np.sqrt(np.average(squares, axis=0, weights=sizes))
         return [f"{number:.4g}" for number in found]
 
@@ -114,12 +115,18 @@ class Record(Sequence[Moment]):
 
     def __getitem__(self, t: Any) -> Any:
         if not isinstance(t, slice):
-            t = operator.index(t)
+            t = self._time(t)
             if not _compat.is_tracer(self._num_steps):
                 if not -len(self) <= t < len(self):
                     raise IndexError(f"time {t} was not recorded; there are {len(self)} time steps")
                 t %= len(self)
         return Moment(self.graph, self._values, t, self._quantity)
+
+    def _time(self, t: Any) -> int:
+        try:
+            return operator.index(t)
+        except TypeError:
+            raise TypeError(f"a record has time first, got {t!r}: write {self._form()}") from None
 
     def __len__(self) -> int:
         return self._num_steps
@@ -135,8 +142,10 @@ class Record(Sequence[Moment]):
         return f"<div><p>{self._usage()}</p>{self[:]._repr_html_()}</div>"
 
     def _usage(self) -> str:
-        name = self._quantity
-        return f"Record of {self._num_steps} time steps: {name}[t][vertex], or {name}[:][vertex]"
+        return f"Record of {self._num_steps} time steps: {self._form()}"
+
+    def _form(self) -> str:
+        return f"{self._quantity}[t][vertex], or {self._quantity}[:][vertex]"
 
 
 class Recorded(Generic[_T]):

@@ -92,13 +92,14 @@ class Arguments:
 
     def replaced(self, args: tuple[Any, ...]) -> Arguments:
         """New arguments for the same graph: same tree, same shapes, same untraced values."""
+        count = len(args)
         if self.opened is not None:
             args = self.opened.again(args)
         leaves, tree = jax.tree.flatten((args, {}))
         if tree != self.tree:
             raise complain(
                 TypeError,
-                f"the graph was traced with arguments {self.tree}, but got {tree}.",
+                f"the graph was traced with other arguments: {self._difference(args, count)}.",
                 remedy="Give arguments of the same structure, or trace the function again.",
             )
         for new, old, name, traced in zip(
@@ -112,6 +113,36 @@ class Arguments:
                     remedy="Trace the function again with the new arguments.",
                 )
         return replace(self, leaves=leaves)
+
+    def _difference(self, args: tuple[Any, ...], count: int) -> str:
+        """Which leaves other arguments lack, and which they have instead, by name.
+
+        Of the arguments the first ``count`` are the caller's; behind them is the state of modules.
+        """
+        spell = jax.tree_util.keystr if self.opened is None else self.opened.spell
+        traced, _ = jax.tree.unflatten(self.tree, self.leaves)
+        titles = {i: f"argument {i}" for i in range(count)}
+        for name, (path, _) in zip(
+            self.names, jax.tree_util.tree_leaves_with_path(traced), strict=True
+        ):
+            titles[path[0].idx] = name.removesuffix(spell(path[1:]))
+        names = [
+            titles.get(path[0].idx, "state") + spell(path[1:])
+            for path, _ in jax.tree_util.tree_leaves_with_path(args)
+        ]
+        missing = [name for name in self.names if name not in names]
+        new = [name for name in names if name not in self.names]
+        found = [
+            f"{_first(some)} {'is' if len(some) == 1 else 'are'} {how}"
+            for some, how in ((missing, "missing"), (new, "new"))
+            if some
+        ]
+        return " and ".join(found) or "what is no array (a field, a flag, a type) differs"
+
+
+def _first(names: Sequence[str], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" * (len(names) > most)
+    return ", ".join(names[:most]) + more
 
 
 def _same_type(new: Any, old: Any) -> bool:
@@ -255,7 +286,8 @@ def check_parameters(arguments: Arguments, *, allow_int: bool = False) -> None:
             raise complain(
                 TypeError,
                 f"argument {name} is not a valid JAX type: {type(leaf).__name__}.",
-                remedy="Differentiate arrays and numbers only; pass the rest as another argument.",
+                remedy="Differentiate arrays and numbers only; pass the rest as another argument, "
+                "or use dendrax.equinox.filter_value_and_grad.",
             )
         if not allow_int and not is_inexact(_compat.aval_of(leaf)):
             raise complain(

@@ -172,10 +172,18 @@ def as_pair(results: Any) -> tuple[Any, Any]:
         raise complain(
             TypeError,
             "with has_aux=True the function must return a pair (result, aux), but it "
-            f"returned {type(results).__name__}.",
+            f"returned {_kind_of(results)}.",
+            remedy="Return both, or leave has_aux out.",
         )
     result, aux = results
     return result, aux
+
+
+def _kind_of(results: Any) -> str:
+    """What a function returned, in a few words; values that are traced are arrays to the user."""
+    if isinstance(results, (tuple, list)):
+        return f"{type(results).__name__} of length {len(results)}"
+    return "one array" if _compat.is_typed(results) else type(results).__name__
 
 
 def check_scalar(avals: Sequence[Any], call: Call, source: str) -> None:

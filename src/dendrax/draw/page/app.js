@@ -45,7 +45,7 @@ class App {
     const { data } = this, active = data.vertices.filter((vertex) => vertex.slot >= 0).length;
     document.getElementById("title").textContent = data.title;
     document.getElementById("summary").textContent =
-      `${data.vertices.length} vertices, ${active} with an error, ${data.num_levels} levels, ${data.num_delays} delays`;
+      [counted(data.vertices.length, "vertex", "vertices"), `${active} with an error`, counted(data.num_levels, "level"), counted(data.num_delays, "delay")].join(", ");
     const notes = data.runs.map((run) => run.note).filter(Boolean);
     const note = document.getElementById("note");
     note.hidden = !notes.length;
@@ -95,22 +95,24 @@ class App {
     for (const pane of this.panes) pane.draw();
     const { state, colours } = this, runs = this.shownRuns(), onlyFront = runs.every((run) => run.arrivals);
     this.energyAxis = drawCurves(document.getElementById("energy"), this.energies(runs), {
-      last: this.lastTime(), time: state.time, title: onlyFront ? FRONT : "energy", colours, signed: true });
+      last: this.lastTime(), time: state.time, title: onlyFront ? FRONT : "energy", colours, signed: true, grows: runs.some((run) => run.grows) });
     drawLegend(document.getElementById("legend"), this.range, runs.length > 1 ? "both panes" : runs[0].rule, colours);
     this.drawn = (this.drawn ?? 0) + 1;
   }
 
-  // The energy of each rule; where there is one rule, the share of each layer, too.
+  // The energy of each rule; where there is one rule, the share of each layer, too. What grows behind
+  // a wave leaves the chart: nobody learns from it, and the rest would be flat beside it.
   energies(runs) {
     const points = (run, energy) => energy.map((value, i) => [run.times[i], value ?? NaN]); // JSON has no NaN
     const mixed = runs.some((run) => run.arrivals) && !runs.every((run) => run.arrivals);
     const totals = runs.map((run) => ({
       name: label(run.rule, 28) + (mixed && run.arrivals ? `: ${FRONT}` : ""), points: points(run, run.energy),
-      colour: RUN_COLOURS[this.data.runs.indexOf(run) % RUN_COLOURS.length],
+      ceiling: run.ceiling, colour: RUN_COLOURS[this.data.runs.indexOf(run) % RUN_COLOURS.length],
     }));
     if (runs.length > 1) return totals;
     const layers = Object.entries(runs[0].layers).map(([name, energy], i) => ({
-      name: label(name, 18), colour: LAYER_COLOURS[i % LAYER_COLOURS.length], points: points(runs[0], energy), thin: true }));
+      name: label(name, 18), colour: LAYER_COLOURS[i % LAYER_COLOURS.length], points: points(runs[0], energy),
+      ceiling: runs[0].ceiling, thin: true }));
     return [...totals.map((one) => ({ ...one, name: layers.length ? `total, ${one.name}` : one.name })), ...layers];
   }
 
@@ -318,6 +320,10 @@ class App {
     this.relayOut();
     if (name === "compare" || name === "parameters") this.fit();
   }
+}
+
+function counted(count, noun, plural = noun + "s") {
+  return `${count} ${count === 1 ? noun : plural}`;
 }
 
 // The names of the modules of one depth, and of those less deep in which there are no others.

@@ -16,20 +16,22 @@ function prepare(canvas) {
 }
 
 // series: [{ points: [[t, value]], colour, name }]; null is not known, NaN is not finite. What may be
-// negative is `signed`; a part of another curve is `thin`.
-function drawCurves(canvas, series, { last, time, title, colours, signed = false }) {
+// negative is `signed`; a part of another curve is `thin`; what is larger than a `ceiling`, as it is where
+// the energy `grows` behind a wave, leaves the chart.
+function drawCurves(canvas, series, { last, time, title, colours, signed = false, grows = false }) {
   const { pen, width, height } = prepare(canvas);
   const left = 66, right = width - 8, top = 18, bottom = height - 4;
-  const values = (some) => some.flatMap(({ points }) => points.map(([, value]) => value));
+  const values = (some) => some.flatMap(({ points, ceiling = Infinity }) =>
+    points.map(([, value]) => value).filter((value) => !(value > ceiling)));
   const axis = findAxis(values(series), signed, values(series.filter(({ thin }) => !thin)));
   const x = (t) => left + (right - left) * (last ? t / last : 0);
-  const y = (value) => bottom - (bottom - top) * axis.part(value);
+  const y = (value) => bottom - (bottom - top) * Math.max(-99, Math.min(99, axis.part(value)));
   pen.font = SMALL;
   pen.textBaseline = "middle";
   pen.fillStyle = colours.quiet;
   pen.textAlign = "left";
-  const heading = axis ? `${title} (${axis.linear ? "linear" : "log"} axis)` : title;
-  pen.fillText(heading, left, 7);
+  const heading = headingFor(pen, title, axis, grows, left, right);
+  pen.fillText(heading.text, heading.x, 7);
   if (axis) {
     pen.textAlign = "right";
     pen.fillText(number(axis.high), left - 6, top + 2);
@@ -37,12 +39,27 @@ function drawCurves(canvas, series, { last, time, title, colours, signed = false
     if (axis.linear && axis.low < 0 && axis.high > 0) drawLine(pen, colours.line, 1, [left, y(0)], [right, y(0)]);
     for (const value of axis.decades) drawLine(pen, colours.line, 1, [left, y(value)], [right, y(value)]);
     const shown = (point) => point !== undefined && axis.shows(point[1]);
+    pen.save();
+    pen.beginPath();
+    pen.rect(left - 4, top - 2, right - left + 8, bottom - top + 6);
+    pen.clip();
     for (const { points, colour, thin } of [...series].reverse()) drawCurve(pen, points, shown, x, y, colour, thin ? 1.2 : 2.2);
+    pen.restore();
   } else reasons(series.filter(({ thin }) => !thin)).forEach((text, i) => pen.fillText(text, left + 6, (top + bottom) / 2 + 13 * i));
-  drawKey(pen, series, axis, right, left + pen.measureText(heading).width + 16);
+  drawKey(pen, series, axis, right, heading.x + pen.measureText(heading.text).width + 16);
   const now = x(Math.min(time, last));
   drawLine(pen, colours.mark, 1.5, [now, top - 4], [now, bottom]);
   return { left, right };
+}
+
+// As many words as there is room for; on a phone they begin above the numbers of the axis.
+function headingFor(pen, title, axis, grows, left, right) {
+  const width = (text) => pen.measureText(text).width, whole = axis ? `${title} (${axis.linear ? "linear" : "log"} axis)` : title;
+  const remark = `${whole}; behind the wave it grows, where nobody learns`;
+  if (grows && width(remark) <= 0.55 * (right - left)) return { text: remark, x: left };
+  const short = ", grows behind the wave", shorter = [...(grows ? [whole + short, title + short] : []), whole, title];
+  const text = shorter.find((words) => width(words) <= right) ?? title;
+  return { text, x: Math.max(0, Math.min(left, right - width(text))) };
 }
 
 // The axis: which values it shows, and where between 0 and 1; null if there is nothing to show. It is
@@ -57,12 +74,12 @@ function findAxis(values, signed, main = values) {
   const room = linear ? 0.1 * Math.max(-low, high) : 0.2; // what hardly changes is a flat line
   if (high - low < room) { low -= room / 2; high += room / 2; }
   const part = (value) => (scale(value) - low) / (high - low);
-  const shows = (value) => Number.isFinite(value) && (linear || value > 0) && part(value) > -1e-6 && part(value) < 1 + 1e-6;
+  const shows = (value) => Number.isFinite(value) && (linear || value > 0);
   return { linear, shows, part, decades: linear ? [] : powersOfTen(low, high), low: back(low), high: back(high) };
 }
 
 // Down to four powers of ten below the main values, if others are there. No more than sixteen: the
-// upper ones, or of an energy those about its start. (Behind the wave of Z-IL it may grow for ever.)
+// upper ones, or of an energy those about its start. (Inference may diverge.)
 function logRange(main, values, signed) {
   const logs = (some) => some.filter((value) => Number.isFinite(value) && value > 0).map(Math.log10);
   const places = logs(main), all = logs(values), high = highest(all), low = Math.max(lowest(all), lowest(places) - 4);

@@ -1,6 +1,7 @@
 // One picture of the graph: a canvas that shows one rule at the current time.
 
 const GUTTER = 46, EDGE = 5; // left of the graph; above and below a module
+const FRONT_PIXELS = 7; // of the wave in a module, on the screen, its outline included
 
 class Pane {
   constructor(app, run) {
@@ -54,7 +55,7 @@ class Pane {
   draw() {
     const { scene, colours, camera } = this.app;
     this.now.textContent = this.news();
-    this.shapes = new Set();
+    this.shapes = new Map();
     const box = this.canvas.getBoundingClientRect(), ratio = window.devicePixelRatio || 1;
     if (!box.width || !box.height) return;
     this.canvas.width = Math.round(box.width * ratio);
@@ -72,6 +73,7 @@ class Pane {
     pen.scale(camera.zoom, camera.zoom);
     for (const wire of scene.wires) this.drawWire(wire);
     for (const block of scene.blocks) this.drawBlock(block);
+    this.drawShapes();
     pen.restore();
     this.drawLevels(box, top, bottom);
   }
@@ -92,7 +94,7 @@ class Pane {
     pen.font = "11px system-ui, sans-serif";
     pen.textAlign = "left";
     pen.textBaseline = "middle";
-    pen.fillStyle = colours.back + "cc";
+    pen.fillStyle = colours.back + "f2";
     pen.fillRect(0, 0, 36, box.height);
     pen.fillStyle = colours.quiet;
     let last = -Infinity;
@@ -128,18 +130,29 @@ class Pane {
     pen.setLineDash([]);
     pen.globalAlpha = 1;
     if (wire.block >= 0 && wire.delay > 0) this.drawDelays(wire);
-    else if (camera.zoom > 0.75 && scene.blocks[wire.lower].kind === "vertex" && start.y - end.y > 16) this.drawShape(wire.edges[0], start, end);
+    else if (camera.zoom > 0.75 && scene.blocks[wire.lower].kind === "vertex" && start.y - end.y > 16) this.noteShape(wire.edges[0], start, end);
   }
 
-  drawShape(edge, start, end) {
-    const { pen, shapes } = this, text = `${edge.source} ${edge.shape}`;
-    if (shapes.has(text)) return; // all wires of a vertex begin at one place
-    shapes.add(text);
+  // All wires of a vertex begin at one place, so one of them is labelled.
+  noteShape(edge, start, end) {
+    const key = `${edge.source} ${edge.shape}`;
+    if (!this.shapes.has(key)) this.shapes.set(key, { text: edge.shape, x: start.x + 5 + (end.x - start.x) * 0.12, y: start.y - 7 });
+  }
+
+  // Over the wires and the halo of what is chosen, which would strike them through.
+  drawShapes() {
+    const { pen } = this, { colours } = this.app;
     pen.font = `${LETTERS}px system-ui, sans-serif`;
     pen.textAlign = "left";
     pen.textBaseline = "middle";
-    pen.fillStyle = this.app.colours.quiet;
-    pen.fillText(edge.shape, start.x + 5 + (end.x - start.x) * 0.12, start.y - 7);
+    pen.strokeStyle = colours.back;
+    pen.lineWidth = 3;
+    pen.lineJoin = "round";
+    pen.fillStyle = colours.quiet;
+    for (const { text, x, y } of this.shapes.values()) {
+      pen.strokeText(text, x, y);
+      pen.fillText(text, x, y);
+    }
   }
 
   // A chain of delays: every identity vertex with its error, or how many there are.
@@ -250,6 +263,7 @@ class Pane {
       pen.fillStyle = errorColour(value, this.app.range, colours).css;
       pen.fillRect(left, tops[row], block.width, tops[row + 1] - tops[row]);
     }
+    if (run.wave && worst.has(state.time)) this.drawFront(block, worst.get(state.time), y, height);
     pen.globalAlpha = 1;
     pen.restore();
     pen.strokeStyle = colours.module;
@@ -259,6 +273,15 @@ class Pane {
     this.drawHalo(block, state.chosenModule === block.module, block.members.some((v) => state.found.has(v.index)), y, height);
     if (camera.zoom > 0.45) this.drawName(block, colours.ink, y + height / 2, true);
     else this.drawNameBeside(block, y + height / 2);
+  }
+
+  // Where the wave is, in a module that is `height` high: never too thin to be seen.
+  drawFront(block, value, y, height) {
+    const { pen } = this, { scene, colours, camera, state, range } = this.app;
+    const thick = Math.min(height, Math.max(scene.tops[state.time + 1] - scene.tops[state.time], FRONT_PIXELS / camera.zoom));
+    pen.fillStyle = errorColour(value, range, colours).css;
+    pen.globalAlpha = 1;
+    pen.fillRect(block.x - block.width / 2, Math.max(y, Math.min(y + height - thick, scene.middle(state.time) - thick / 2)), block.width, thick);
   }
 
   // From afar a name is written beside its module, in a size that can be read.

@@ -30,7 +30,8 @@ class Panel {
   refresh() {
     const { state, data, colours } = this.app;
     if (this.root.hidden || !this.numbers) return;
-    const { members, list, trace } = this.numbers;
+    const { members, list, remark, trace } = this.numbers;
+    remark.textContent = this.remarkOn(members);
     list.replaceChildren();
     for (const run of this.app.shownRuns()) {
       if (members.length === 1) {
@@ -45,6 +46,14 @@ class Panel {
       points: run.times.map((t) => [t, largestError(members, run, t)]),
     }));
     drawCurves(trace, series, { last: this.app.lastTime(), time: state.time, title: "error over time", colours });
+  }
+
+  // Behind a wave errors grow, or are not known: neither is a failure.
+  remarkOn(members) {
+    const passed = (run) => run.wave && members.every((vertex) => vertex.level < this.app.state.time);
+    const run = this.app.shownRuns().find(passed);
+    if (!run) return "";
+    return "The wave has passed: " + (run.arrivals ? "nothing is computed behind it." : "from what comes here now nobody learns.");
   }
 
   // Which rule a number belongs to, where two are shown.
@@ -86,8 +95,9 @@ class Panel {
 
   statistics(members) {
     const list = element("dl"), trace = element("canvas", undefined, { "aria-label": "Error over time" });
-    this.numbers = { members, list, trace };
-    return [element("h3", "At this time (root mean square)"), list, trace];
+    const remark = element("p", "", { class: "remark quiet" });
+    this.numbers = { members, list, remark, trace };
+    return [element("h3", "At this time (root mean square)"), list, remark, trace];
   }
 
   links(title, edges, end) {

@@ -1,6 +1,7 @@
 // The data of the page: compressed JSON, and one number of 16 bits for each recorded quantity.
 
 const ZERO = 0, LOST = 65535; // codes: exactly zero; not finite
+const GROWTH = 3; // times its start: behind a wave the energy grows, and what is larger leaves the chart
 
 async function readPayload() {
   const text = document.getElementById("payload").textContent.trim();
@@ -43,6 +44,9 @@ function prepareRun(data, run) {
     return t < arrives ? 0 : at(start + number, t); // what has passed stays in sight
   };
   run.last = run.times[run.times.length - 1];
+  const [start] = run.energy, isPositive = start > 0 && run.energy.every((energy) => energy === null || energy >= 0);
+  run.ceiling = run.wave && !run.arrivals && isPositive ? GROWTH * start : Infinity;
+  run.grows = run.ceiling < Infinity && run.energy.some((energy) => energy === null || energy > run.ceiling);
   run.range = errorRange(data, run);
 }
 
