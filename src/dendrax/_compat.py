@@ -15,8 +15,8 @@ import jax
 import numpy as np
 from jax._src import config, distributed
 from jax._src.ad_util import Zero, zeros_like_aval
+from jax._src.core import EvalTrace, is_literalable, trace_state_clean
 from jax._src.core import Trace as Trace
-from jax._src.core import is_literalable, trace_state_clean
 from jax._src.core import set_current_trace as set_current_trace
 from jax._src.core import take_current_trace as take_current_trace
 from jax._src.core import to_concrete_value as to_concrete_value
@@ -84,6 +84,18 @@ def on_all_devices(flag: Any, like: Any) -> Any:
 def coordination_client() -> Any:
     """What the processes of `jax.distributed` share small things by; ``None`` in one alone."""
     return distributed.global_state.client
+
+
+def is_left_over(value: Any) -> bool:
+    """Whether a value is a tracer of a trace that is over, as far as can be told from here."""
+    if not isinstance(value, Tracer):
+        return False
+    with take_current_trace() as trace:
+        while trace is not None and trace is not value._trace:
+            if isinstance(trace, EvalTrace):
+                return True
+            trace = getattr(trace, "parent_trace", None) or getattr(trace, "parent", None)
+    return False
 
 
 def is_tracing() -> bool:

@@ -52,6 +52,8 @@ class Hoisted:
     def __init__(self, function: Callable[[Any, Any], Any], constant: Any, changing: Any):
         closed, shapes = jax.make_jaxpr(function, return_shape=True)(constant, changing)
         self.types = jax.tree.unflatten(jax.tree.structure(shapes), closed.out_avals)
+        if any(map(_compat.is_left_over, closed.consts)):
+            raise jax.errors.UnexpectedTracerError("a value of an earlier trace was kept")
         jaxpr = self._jaxpr = closed.jaxpr
         self._consts = closed.consts
         count = jax.tree.structure(constant).num_leaves
