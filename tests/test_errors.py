@@ -1,5 +1,9 @@
 """Wrong input gets an error of JAX's own kind that names our function, the place and the remedy."""
 
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,8 +11,12 @@ import pytest
 
 import dendrax
 from dendrax import BP, ZIL
+from dendrax._compat import new_sum
 from dendrax.data._arguments import positive
+from dendrax.local import Applied, differentiate
+from dendrax.local._explain import explaining
 from dendrax.support._errors import complain, one_of, printable
+from dendrax.walk._regions import Linearise, run_exactly
 
 W = np.ones((3, 3))
 
@@ -319,3 +327,81 @@ def test_messages_fit_a_terminal():
         one_of("mode", 16**9_000, ("min", "max"))
     with pytest.raises(ValueError, match=r"x=1000.* \(401 characters\) must be a finite number"):
         positive("x", 10**400)
+
+
+# ---- only a derivative that is missing is called one ---------------------------------------------
+
+
+def _two_products(w, x):
+    return jnp.sum(jnp.tanh(x @ w) @ w)
+
+
+@pytest.mark.parametrize("kind", [TypeError, ValueError, AssertionError, NotImplementedError])
+def test_what_a_rule_raises_stays_what_it_is(kind):
+    """While a message is sent, or prepared, a rule's own code may be at fault."""
+    problem = kind("of my own")
+
+    def draw(weight, k):
+        raise problem
+
+    class Mine(BP):
+        local = dendrax.feedback(draw)
+
+    with pytest.raises(kind, match=r"^of my own") as found:
+        dendrax.grad(_two_products, rule=Mine())(W, W)
+    assert found.value is problem
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sending(Linearise):
+    """Sends what ``message`` makes of the error."""
+
+    message: Callable[[Any], Any]
+
+    def vertex(self, operation, values, active):
+        run = run_exactly(operation, values, active)
+        return run._replace(sender=_Sender(self.message, run.sender))
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Sender:
+    message: Callable[[Any], Any]
+    usual: Any
+
+    def send(self, errors, sums):
+        if self.usual.linear.jaxpr.eqns[0].primitive.name != "mul":
+            return self.usual.send(errors, sums)
+        return sums[0].accum(self.message(errors[0]))
+
+    def reach(self, errors):
+        return self.usual.reach(errors)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "said"),
+    [
+        (lambda error: error[:1], ValueError, r"^Expected cotangent type float64\[3,3\] but got"),
+        (lambda error: error @ np.ones(7), TypeError, r"^dot_general requires contracting dim"),
+        (lambda error: error + "a", TypeError, r"str"),
+    ],
+)
+def test_a_message_of_the_wrong_shape_stays_what_it_is(message, kind, said):
+    class Mine(BP):
+        local = _Sending(message)
+
+    with pytest.raises(kind, match=said) as found:
+        dendrax.grad(lambda w: jnp.sum(jnp.tanh(w * 2.0)), rule=Mine())(W)
+    assert "derivative" not in str(found.value)
+
+
+def test_an_error_of_the_wrong_shape_is_no_missing_derivative():
+    """What somebody sent to a vertex does not fit it; JAX's derivative of it is all right."""
+    _, pullback = differentiate(lambda x: [jnp.sin(x)], [W], [1])
+    operation = Applied(jax.lax.sin_p, {"accuracy": None})
+    with (
+        pytest.raises(ValueError, match="Expected cot") as found,
+        explaining(operation, "somewhere.py:1"),
+    ):
+        pullback.send([np.ones((2, 5))], [new_sum(jax.typeof(W))])
+    assert "derivative" not in str(found.value)

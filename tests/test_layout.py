@@ -90,6 +90,24 @@ def test_only_the_local_folder_differentiates():
                 assert known, f"{path.name} calls jax.{node.attr}"
 
 
+def test_only_public_functions_speak_for_themselves():
+    """`@public` names the function below it; helpers leave it to whoever called them."""
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            decorated = isinstance(node, ast.FunctionDef)
+            uses = [call for call in ast.walk(node) if decorated and _is_public(call)]
+            said = [call.args[0].value.split(".")[-1] for call in uses]
+            place = f"{path.name}: {getattr(node, 'name', '')}"
+            if decorated and node.name == "__post_init__":
+                assert all(word[0].isupper() for word in said), place
+            elif decorated:
+                assert said in ([], [node.name]), place
+
+
+def _is_public(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "public"
+
+
 def test_the_core_needs_only_jax_and_numpy():
     core = [path for path in ROOT.rglob("*.py") if _room(path) not in OUTSIDE]
     for path in core:

@@ -332,6 +332,21 @@ def test_tasks_that_failed_say_nothing_later(caplog):
     assert "never retrieved" not in caplog.text
 
 
+def test_errors_that_python_cannot_raise_are_the_users_again_afterwards():
+    """What Python does with them is changed while orbax works, and not for good."""
+    usual = sys.unraisablehook
+    with quiet():
+        assert sys.unraisablehook is not usual
+    assert sys.unraisablehook is usual
+    with pytest.raises(ValueError, match="damaged"), quiet():
+        raise ValueError("damaged")
+    assert sys.unraisablehook is usual
+    with pytest.MonkeyPatch.context() as patch:
+        with quiet():
+            patch.setattr(sys, "unraisablehook", print)
+        assert sys.unraisablehook is print
+
+
 def test_a_disk_that_takes_no_more(tmp_path):
     """For real: the operating system refuses to write more than 40 kB into a file."""
     found = subprocess.run(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -14,8 +15,9 @@ from dendrax.support import complain, is_ours
 class explaining:
     """What JAX says of a derivative that does not exist gets the user's line and a remedy.
 
-    Only that: a mistake in the operation itself (wrong shapes) or in a function of the user's stays
-    as it is. ``operation`` is ``None`` where the user's functions run.
+    Only that, and so only what JAX said while it was `asking_jax`: a mistake in the operation
+    itself (wrong shapes), in a rule or in a function of the user's stays as it is. ``operation`` is
+    ``None`` where the user's functions run.
     """
 
     def __init__(self, operation: Any, source: Any, inputs: Sequence[Any] | None = None):
@@ -25,7 +27,9 @@ class explaining:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        if not isinstance(error, _NOT_DIFFERENTIABLE) or self.operation is None or is_ours(error):
+        if not isinstance(error, _NOT_DIFFERENTIABLE) or _OF_JAX not in error.__dict__:
+            return
+        if self.operation is None or is_ours(error):
             return
         name = self.operation.primitive.name
         if _compat.carries_function(self.operation.params) and name not in _WITHOUT_USER_CODE:
@@ -39,6 +43,17 @@ class explaining:
         raise cannot_differentiate(name, error, source) from error
 
 
+@contextlib.contextmanager
+def asking_jax() -> Iterator[None]:
+    """While JAX differentiates an operation, or transposes it at errors of the right types."""
+    try:
+        yield
+    except _NOT_DIFFERENTIABLE as error:
+        error.__dict__[_OF_JAX] = True
+        raise
+
+
+_OF_JAX = "_dendrax_of_jax"
 _NOT_DIFFERENTIABLE = (NotImplementedError, ValueError, TypeError, AssertionError)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from dendrax import _compat
-from dendrax.local._explain import explaining
+from dendrax.local._explain import asking_jax, explaining
 from dendrax.local._function import Equation
 
 
@@ -71,7 +73,14 @@ class Pullback:
 
         ``errors`` are those of the map's own results; ``None`` is an error that is absent.
         """
-        _compat.transpose(self.linear.jaxpr, self.residuals, errors, sums)
+        fitting = self._fit(errors)
+        with asking_jax() if fitting else contextlib.nullcontext():
+            _compat.transpose(self.linear.jaxpr, self.residuals, errors, sums)
+
+    def _fit(self, errors: Sequence[Any]) -> bool:
+        """Whether errors have the shapes of the results: else it is they that are wrong."""
+        pairs = zip(self.linear.jaxpr.outvars, errors, strict=True)
+        return all(error is None or np.shape(error) == var.aval.shape for var, error in pairs)
 
     def reach(self, errors: Sequence[bool]) -> list[bool]:
         """Which inputs get a message, if these results have an error."""
@@ -101,7 +110,10 @@ def differentiate(
         pairs = zip(values, active, strict=True)
         return list(function(*(next(moved) if flag else value for value, flag in pairs)))
 
-    outputs, pullback = jax.vjp(local, *(v for v, flag in zip(values, active, strict=True) if flag))
+    with asking_jax():
+        outputs, pullback = jax.vjp(
+            local, *(v for v, flag in zip(values, active, strict=True) if flag)
+        )
     jaxpr, has_tangent, residuals = _compat.linear_program(pullback)
     places = {var: k for k, var in enumerate(jaxpr.invars)}
     own: list[Any] = []

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import importlib
 import importlib.util
 import os
 import pathlib
+import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import dendrax
@@ -28,15 +31,13 @@ def rules() -> dict[str, type[Rule]]:
 
 def imported(name: str) -> Any:
     """The module of that name, or in that file."""
-    here = str(pathlib.Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
     path = pathlib.Path(name)
     is_file = path.suffix == ".py"
     if is_file and not os.path.isfile(path):  # a path too long, or with a NUL, is none either
         raise BadInput(f"there is no file {path}.")
     try:
-        return _loaded(path) if is_file else importlib.import_module(name)
+        with _reaching(pathlib.Path.cwd()):
+            return _loaded(path) if is_file else importlib.import_module(name)
     except Exception as problem:
         missing = problem.name if isinstance(problem, ModuleNotFoundError) else None
         if not is_file and missing is not None and f"{name}.".startswith(f"{missing}."):
@@ -51,13 +52,44 @@ def imported(name: str) -> Any:
 
 
 def _loaded(path: pathlib.Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    """The module in a file. Pickle, dataclasses and type hints find it in ``sys.modules``."""
+    name = _own_name(path)
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.parent.absolute()))
-    spec.loader.exec_module(module)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        with _reaching(path.parent.absolute()):
+            spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
     return module
+
+
+def _own_name(path: pathlib.Path) -> str:
+    """What the module in a file is called: always the same, and like no other module.
+
+    A file ``random.py`` must not become ``random`` for everybody else.
+    """
+    digest = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:8]
+    return f"{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{digest}"
+
+
+@contextlib.contextmanager
+def _reaching(folder: pathlib.Path) -> Iterator[None]:
+    """While something is imported, what lies in its folder comes first, as in a script.
+
+    Afterwards it comes last: a function may import it late, and it hides nothing from others.
+    """
+    known, entry = list(sys.path), str(folder)
+    sys.path.insert(0, entry)
+    try:
+        yield
+    finally:
+        if entry in sys.path:
+            sys.path.remove(entry)
+        if entry not in known and entry not in sys.path:
+            sys.path.append(entry)
 
 
 def attribute_of(module: Any, module_name: str, attribute: str) -> Callable[..., Any]:

@@ -27,18 +27,19 @@ def import_orbax() -> Any:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Orbax logs what it then raises, too, and asyncio what it forgot to raise."""
-    _hush_closed_loops()
     loggers = [logging.getLogger(name) for name in ("absl", "asyncio")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL + 1)
     try:
-        yield
-    except Exception as problem:
-        _hush_threads()
-        _let_go(problem)
-        gc.collect()  # asyncio complains when a task is collected: let it be now
-        raise
+        with _hushed_loops():
+            try:
+                yield
+            except Exception as problem:
+                _hush_threads()
+                _let_go(problem)
+                gc.collect()  # asyncio complains when a task is collected: let it be now
+                raise
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
@@ -57,8 +58,8 @@ def _let_go(problem: BaseException | None) -> None:
         _let_go(problem.__cause__ or problem.__context__)
 
 
-@functools.cache
-def _hush_closed_loops() -> None:
+@contextlib.contextmanager
+def _hushed_loops() -> Iterator[None]:
     """When orbax gives up, threads of its storage still call into the event loop that it closed,
     and coroutines that it started are collected unfinished.
 
@@ -74,6 +75,11 @@ def _hush_closed_loops() -> None:
             usual(found)
 
     sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        if sys.unraisablehook is hook:  # or somebody has put in another one, which stays
+            sys.unraisablehook = usual
 
 
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS, errno.EIO)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from dendrax import _api
 from dendrax.rules import Rule
-from dendrax.support import Vertices, complain, public
+from dendrax.support import Vertices, complain
 
 
 class Parts(NamedTuple):
@@ -116,7 +116,6 @@ class Task:
         return _checked_measures(self.measure(*first, *batch))
 
 
-@public("dendrax.train.fit")
 def _check_pair(before: Any, out: Any) -> None:
     """With a state; it keeps its form: what is compiled once is used for all updates."""
     if not isinstance(out, tuple) or len(out) != 2:
