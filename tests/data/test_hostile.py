@@ -60,6 +60,19 @@ def test_a_text_for_which_there_is_no_room(tmp_path, monkeypatch):
         text(tmp_path / "a.txt.gz")
 
 
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+def test_a_text_that_is_too_long_is_not_read_to_find_out(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(_files, "MAX_DATA_BYTES", 1_000_000)
+    monkeypatch.setattr("dendrax.data._text.available_memory", lambda: 20 * 30_000_000.0)
+    with (gzip.open if name == "a.txt.gz" else open)(tmp_path / name, "wb") as stream:
+        stream.write(b"ab" * 20_000_000)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"(?s)holds more than 30 MB.*Name another file"):
+        text(tmp_path / name)
+    assert tracemalloc.get_traced_memory()[1] < 6_000_000
+    tracemalloc.stop()
+
+
 def test_an_archive_that_promises_too_much(tmp_path):
     """Its directory says so, before anything is decompressed."""
     make.write_zip(tmp_path / "a.whl", {"x": b"x" * 10})
