@@ -8,9 +8,10 @@ import zipfile
 import zlib
 
 import numpy as np
+import PIL.Image
 import pytest
 
-from dendrax.data import ImageFolder, _files, text
+from dendrax.data import ImageFolder, _files, _pillow, text
 from dendrax.data._files import (
     MAX_DATA_BYTES,
     BadFile,
@@ -103,6 +104,13 @@ def test_a_name_that_is_a_book(tmp_path, monkeypatch):
     (tmp_path / "a.tgz").write_bytes(make.tar({"x" * 3_000_000: b"", "y": b"y"}, "w:gz"))
     with pytest.raises(BadFile, match=r"a\.tgz holds more than 1 MB"):
         from_tar(tmp_path / "a.tgz", ["y"])
+
+
+def test_a_large_picture_is_held_once():
+    """One of 80 million pixels, in 200 kB, took 1.2 GB."""
+    image = PIL.Image.new("RGB", (8, 8))
+    assert _pillow._rgb(image) is image
+    assert _pillow._rgb(PIL.Image.new("L", (8, 8))).mode == "RGB"
 
 
 def test_a_picture_that_is_a_line(tmp_path):
