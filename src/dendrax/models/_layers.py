@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import Tracer
 
 from dendrax.support import check_memory
 
@@ -142,7 +143,7 @@ def _drawn_shape(shape: tuple[int, ...]) -> tuple[int]:
     # JAX compiles its generator anew for each shape, half a second on a CPU. Lengths rounded up
     # to a power of two share the compiled code: building a small ResNet18 is ten times faster.
     length = max(1024, 1 << (math.prod(shape) - 1).bit_length())
-    if not isinstance(jnp.zeros(()), jax.core.Tracer):  # jax.eval_shape takes no memory
+    if not isinstance(jnp.zeros(()), Tracer):  # jax.eval_shape takes no memory
         size = 4 * (length + math.prod(shape))  # all that is drawn, and what is kept of it
         check_memory(f"an array of weights, {shape},", size, remedy="Make the model smaller.")
     return (length,)
