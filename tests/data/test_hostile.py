@@ -8,9 +8,10 @@ import zipfile
 import zlib
 
 import numpy as np
+import PIL.Image
 import pytest
 
-from dendrax.data import ImageFolder, _files, text
+from dendrax.data import ImageFolder, _files, _pillow, text
 from dendrax.data._files import (
     MAX_DATA_BYTES,
     BadFile,
@@ -60,6 +61,19 @@ def test_a_text_for_which_there_is_no_room(tmp_path, monkeypatch):
         text(tmp_path / "a.txt.gz")
 
 
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+def test_a_text_that_is_too_long_is_not_read_to_find_out(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(_files, "MAX_DATA_BYTES", 1_000_000)
+    monkeypatch.setattr("dendrax.data._text.available_memory", lambda: 20 * 30_000_000.0)
+    with (gzip.open if name == "a.txt.gz" else open)(tmp_path / name, "wb") as stream:
+        stream.write(b"ab" * 20_000_000)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"(?s)holds more than 30 MB.*Name another file"):
+        text(tmp_path / name)
+    assert tracemalloc.get_traced_memory()[1] < 6_000_000
+    tracemalloc.stop()
+
+
 def test_an_archive_that_promises_too_much(tmp_path):
     """Its directory says so, before anything is decompressed."""
     make.write_zip(tmp_path / "a.whl", {"x": b"x" * 10})
@@ -90,6 +104,13 @@ def test_a_name_that_is_a_book(tmp_path, monkeypatch):
     (tmp_path / "a.tgz").write_bytes(make.tar({"x" * 3_000_000: b"", "y": b"y"}, "w:gz"))
     with pytest.raises(BadFile, match=r"a\.tgz holds more than 1 MB"):
         from_tar(tmp_path / "a.tgz", ["y"])
+
+
+def test_a_large_picture_is_held_once():
+    """One of 80 million pixels, in 200 kB, took 1.2 GB."""
+    image = PIL.Image.new("RGB", (8, 8))
+    assert _pillow._rgb(image) is image
+    assert _pillow._rgb(PIL.Image.new("L", (8, 8))).mode == "RGB"
 
 
 def test_a_picture_that_is_a_line(tmp_path):

@@ -3,6 +3,7 @@
 import base64
 import functools
 import json
+import os
 import pathlib
 import re
 import zlib
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dendrax
-from dendrax import IL, ZIL
+from dendrax import IL, ZIL, draw
 from dendrax.draw import _explore, _record
 from dendrax.draw._record import LOST, STEPS, decode, encode, joined
 from dendrax.graph._graph import Port
@@ -369,6 +370,16 @@ def test_paths_that_cannot_be_written(tmp_path):
     with pytest.raises(OSError, match=r"cannot write .*File name too long"):
         dendrax.explore(loss, jnp.ones(2), path=tmp_path / ("a" * 300 + ".html"))
     assert not ran and (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path):
+    """Whoever may, such as root, would be left with a /dev/null that is a page."""
+    os.mkfifo(tmp_path / "pipe.svg")
+    with pytest.raises(OSError, match=r"cannot write .*it is a pipe or a device, not a file"):
+        dendrax.explore(lambda w: jnp.sum(w), jnp.ones(2), path=tmp_path / "pipe.svg")
+    with pytest.raises(OSError, match=r"cannot write .*it is a pipe(.|\n)*Choose another"):
+        draw.graph(dendrax.trace(lambda w: jnp.sum(w), jnp.ones(2))).save(tmp_path / "pipe.svg")
+    assert (tmp_path / "pipe.svg").is_fifo()
 
 
 @pytest.mark.usefixtures("by_arrivals")

@@ -2,6 +2,7 @@
 
 import re
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -89,3 +90,13 @@ def test_a_perceptron_may_have_no_hidden_layer():
 
 def test_tokens_need_no_in_size():
     assert Transformer(0, 8, 3, num_heads=2, vocab_size=5, key=KEY).embed.table.shape == (5, 8)
+
+
+def test_weights_for_which_there_is_no_memory():
+    """Nothing is drawn; jax.eval_shape, which draws nothing either, may ask for the shapes."""
+    huge = 10**7
+    for build, hidden in ((MLP, (huge,)), (FCResNet, huge), (RNN, huge), (Transformer, 8 * huge)):
+        with pytest.raises(MemoryError, match=r"weights, \(.*\), would take .* are available"):
+            build(huge, hidden, 10, key=KEY)
+    found = eqx.filter_eval_shape(lambda: MLP(huge, (huge,), 10, key=KEY))
+    assert found.layers[0].weight.shape == (huge, huge)

@@ -183,6 +183,17 @@ def test_one_run_at_a_time_in_a_folder(run):
     assert fit(run, resume=True, epochs=5).step == 30
 
 
+def test_what_a_run_is_about_is_not_nested_without_end(tmp_path):
+    circle = []
+    circle.append(circle)
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    for nested in (circle, deep):
+        with pytest.raises(TypeError, match=r"about cannot be written as JSON: (.|\n)*in strings"):
+            Folder(tmp_path, 1, {"nested": nested})
+
+
 def test_what_a_run_is_about_is_in_json(tmp_path):
     with pytest.raises(TypeError, match=r"about cannot be written as JSON: .*ndarray"):
         fit(tmp_path / "run", about={"array": np.ones(3)})

@@ -260,3 +260,36 @@ def test_processes_that_do_not_find_each_other(monkeypatch):
     monkeypatch.setattr("jax.distributed.initialize", initialize)
     with pytest.raises(RuntimeError, match=r"did not find each other at localhost:1 \(DEADLINE"):
         train.connect("localhost:1", 1, 0)
+
+
+@pytest.fixture
+def two(store, monkeypatch):
+    """This process as the second of two; nothing is computed."""
+    monkeypatch.setattr(_watchdog, "coordination_client", lambda: store)
+    monkeypatch.setattr(_watchdog, "_runs", iter(range(7, 100)))
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(jax, "process_index", lambda: 1)
+    return store
+
+
+def test_what_fails_before_a_run_is_told_to_those_who_wait_in_it(two):
+    """Once, though one public function calls the other; with the number of the run to come."""
+    told = pytest.raises(MemoryError, match=r"the model mlp\(.*\), with its gradient, would take")
+    with pytest.MonkeyPatch.context() as patch, told:
+        patch.setattr("dendrax.support._memory.available_memory", lambda: 1000.0)
+        train.plan(model="mlp(hidden_sizes=[8])").fit()
+    with pytest.raises(TypeError, match="which has no init and update"):
+        train.fit(1.0, lambda w, x: w, ([1.0],), optimizer=None)
+    assert list(two.words) == ["dendrax/run/7/1", "dendrax/run/8/1"]
+    words = "failed: dendrax.train.Plan.fit: the model mlp(hidden_sizes=[8]), with its gradient,"
+    assert two.words["dendrax/run/7/1"].startswith(words)
+
+
+def test_one_that_failed_before_the_run_is_named(store, clock, two):
+    waits = Process(store, clock, 0)
+    with pytest.raises(ValueError, match="no such"), _watchdog.announcing_failure():
+        raise ValueError("no such data set here\nand more")
+    store.words["dendrax/run/0/1"] = store.words["dendrax/run/7/1"]  # the run of `waits`
+    clock.run()
+    assert waits.lost.wait(60)
+    assert "process 0 of 2 stops: process 1 has failed (no such data set here)." in waits.text

@@ -205,7 +205,7 @@ def has_atari() -> bool:
 
 
 def _ale_py() -> ModuleType:
-    with require_extra("dendrax.data.Atari", "atari"):
+    with require_extra("playing games", "atari"):
         import ale_py
         import ale_py.roms  # by name: ale_py itself imports it only beside gymnasium
     return ale_py

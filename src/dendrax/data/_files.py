@@ -72,8 +72,21 @@ def read_file(path: pathlib.Path, most: int = MAX_DATA_BYTES) -> bytes:
     with reading(path):
         if not path.stat().st_size:
             raise BadFile(path, "is empty.")
+        if most > MAX_DATA_BYTES and _length_of(path, most) > most:
+            raise _too_long(path, most)
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
             return _read_bounded(path, stream, most)
+
+
+def _length_of(path: pathlib.Path, most: int) -> int:
+    """How many bytes a file holds, decompressed; beyond ``most`` they are not counted any more."""
+    if path.suffix != ".gz":
+        return path.stat().st_size
+    length = 0
+    with gzip.open(path) as stream:  # read twice, rather than fill gigabytes and then refuse
+        while length <= most and (piece := stream.read(2**20)):
+            length += len(piece)
+    return length
 
 
 def gunzipped(path: pathlib.Path, content: bytes) -> bytes:
@@ -87,8 +100,12 @@ def _read_bounded(path: pathlib.Path, stream: IO[bytes] | io.BufferedIOBase, mos
     while piece := stream.read(2**20):
         content += piece
         if len(content) > most:
-            raise BadFile(path, f"holds more than {in_words(most)}, the most that is read of it.")
+            raise _too_long(path, most)
     return bytes(content)
+
+
+def _too_long(path: pathlib.Path, most: int) -> BadFile:
+    return BadFile(path, f"holds more than {in_words(most)}, the most that is read of it.")
 
 
 def from_zip(path: pathlib.Path, names: Sequence[str]) -> list[bytes]:

@@ -71,7 +71,7 @@ def _rgb(image: Image) -> Image:
         image = _pillow().fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode == "P":  # a palette with transparency goes to RGB by way of RGBA, or Pillow warns
         image = image.convert("RGBA")
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")  # which would be a copy
 
 
 def _pillow() -> Any:

@@ -86,7 +86,8 @@ def text(path: str | os.PathLike[str]) -> Text:
         remedy = f"Convert it, for instance: iconv -f latin1 -t utf-8 {file}"
         raise complain(ValueError, f"{file} is not UTF-8 ({error}).", remedy=remedy) from error
     except BadFile as error:
-        raise complain(ValueError, str(error)) from error
+        remedy = "Name another file, or a part of this one."
+        raise complain(ValueError, str(error), remedy=remedy) from error
 
 
 @public("dendrax.data.sequences")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 
-from dendrax.support import complain, write_atomically
+from dendrax.support import SPECIAL, complain, is_special, write_atomically
 
 KINDS = ("svg", "png", "pdf")
 
@@ -40,6 +40,8 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         folder = next((p for p in target.parents if p.exists()), target)
         if target.is_dir():
             reason = "it is a folder"
+        elif is_special(target):
+            reason = SPECIAL
         elif not folder.is_dir():
             reason = f"{folder} is not a folder"
         elif not os.access(folder, os.W_OK):

@@ -12,6 +12,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import Tracer
+
+from dendrax.support import check_memory
 
 Activation: TypeAlias = Callable[[jax.Array], jax.Array]
 Padding: TypeAlias = str | tuple[tuple[int, int], tuple[int, int]]
@@ -139,4 +142,8 @@ def normal(key: jax.Array, shape: tuple[int, ...], scale: float = 1.0) -> jax.Ar
 def _drawn_shape(shape: tuple[int, ...]) -> tuple[int]:
     # JAX compiles its generator anew for each shape, half a second on a CPU. Lengths rounded up
     # to a power of two share the compiled code: building a small ResNet18 is ten times faster.
-    return (max(1024, 1 << (math.prod(shape) - 1).bit_length()),)
+    length = max(1024, 1 << (math.prod(shape) - 1).bit_length())
+    if not isinstance(jnp.zeros(()), Tracer):  # jax.eval_shape takes no memory
+        size = 4 * (length + math.prod(shape))  # all that is drawn, and what is kept of it
+        check_memory(f"an array of weights, {shape},", size, remedy="Make the model smaller.")
+    return (length,)

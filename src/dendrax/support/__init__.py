@@ -8,6 +8,7 @@ Nothing here knows of graphs or rules.
 - `html_table`, `write_atomically`, `check_memory`, `require_extra`: what their names say.
 """
 
+from dendrax.support._atomic import SPECIAL as SPECIAL
 from dendrax.support._atomic import is_special as is_special
 from dendrax.support._atomic import write_atomically as write_atomically
 from dendrax.support._errors import close_words as close_words

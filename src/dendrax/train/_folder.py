@@ -191,7 +191,7 @@ def _locked(file: IO[str]) -> bool:
 def _in_json(about: Mapping[str, Any]) -> str:
     try:
         return json.dumps(about, indent=1)
-    except TypeError as problem:
+    except (TypeError, ValueError, RecursionError) as problem:  # also circles, and deep nesting
         raise complain(
             TypeError,
             f"about cannot be written as JSON: {problem}.",

@@ -46,9 +46,35 @@ def watching() -> Iterator[None]:
     try:
         yield
     except BaseException as problem:
-        watch.stop(FAILED + (str(problem).strip() or type(problem).__name__).splitlines()[0][:300])
+        watch.stop(_failure(problem))
         raise
     watch.stop(DONE)
+
+
+@contextlib.contextmanager
+def announcing_failure() -> Iterator[None]:
+    """While a process prepares a run by itself: if it fails, the others hear of it when they watch.
+
+    They would wait for it for minutes. Memory, a file or a data set may be missing to one alone.
+    """
+    try:
+        yield
+    except BaseException as problem:
+        client = coordination_client()
+        if client is not None and jax.process_count() > 1:
+            with contextlib.suppress(Exception):  # there may be nobody left to tell
+                key = f"{_place_of(next(_runs))}/{jax.process_index()}"
+                client.key_value_set(key, _failure(problem), allow_overwrite=True)
+        raise
+
+
+def _place_of(run: int) -> str:
+    return f"dendrax/run/{run}"
+
+
+def _failure(problem: BaseException) -> str:
+    """In one line."""
+    return FAILED + (str(problem).strip() or type(problem).__name__).splitlines()[0][:300]
 
 
 def leave(text: str = "") -> None:
@@ -90,7 +116,7 @@ class Watch:
         self, client: Any, index: int, count: int, run: int, lost: Callable[[str], None]
     ) -> None:
         self._client, self._index, self._count, self._lost = client, index, count, lost
-        self._place = f"dendrax/run/{run}"
+        self._place = _place_of(run)
         self._over = threading.Event()
         self._context = contextvars.copy_context()  # it knows which public function speaks
         self._heard: dict[int, str] = {}
