@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -80,7 +80,10 @@ class Pullback:
     def _fit(self, errors: Sequence[Any]) -> bool:
         """Whether errors have the shapes of the results: else it is they that are wrong."""
         pairs = zip(self.linear.jaxpr.outvars, errors, strict=True)
-        return all(error is None or np.shape(error) == var.aval.shape for var, error in pairs)
+        return all(
+            error is None or np.shape(error) == np.shape(cast(Any, var.aval))
+            for var, error in pairs
+        )
 
     def reach(self, errors: Sequence[bool]) -> list[bool]:
         """Which inputs get a message, if these results have an error."""
