@@ -11,7 +11,6 @@ The forms of a graph, and why there is more than one:
 """
 
 from dendrax.graph._check import checked as checked
-from dendrax.graph._graph import Course as Course
 from dendrax.graph._graph import Detail as Detail
 from dendrax.graph._graph import Edge as Edge
 from dendrax.graph._graph import Flow as Flow

@@ -321,25 +321,7 @@ class Flow:
     summed: tuple[tuple[int, ...], ...]
 
 
-class Course(NamedTuple):
-    """Where messages are wanted, if not at the parameters alone.
-
-    - ``cuts``: the ports whose error is given. What arrives there goes no further.
-    - ``sends(port)``: whether an error at the port, sent down, leads to a place where it is wanted.
-    - ``accepts(port)``: whether a message that arrives at the port does.
-    """
-
-    cuts: frozenset[Port]
-    sends: Callable[[Port], bool]
-    accepts: Callable[[Port], bool]
-
-
-def flow_of(
-    graph: Graph,
-    seeded: tuple[bool, ...],
-    preset: tuple[bool, ...] = (),
-    course: Course | None = None,
-) -> Flow:
+def flow_of(graph: Graph, seeded: tuple[bool, ...], preset: tuple[bool, ...] = ()) -> Flow:
     """The flow of errors that start at the ``seeded`` outputs.
 
     ``preset[i]`` says that leaf ``i`` already holds a sum when the errors come (a weight inside
@@ -352,16 +334,15 @@ def flow_of(
     present = {port for port, seed in zip(graph.outputs, seeded, strict=True) if seed}
     present |= {Port(leaf) for leaf, given in zip(graph.leaves, preset, strict=False) if given}
 
-    cuts, sends, accepts = course or Course(frozenset(), graph.carries, graph.carries)
     for v in reversed(graph.vertices):
         ports = [Port(v.index, o) for o in range(len(v.outputs))]
         emitted[v.index] = tuple(
-            port.output for port in ports if sends(port) and (port in present or port in cuts)
+            port.output for port in ports if graph.carries(port) and port in present
         )
         if v.function is None:
             continue
         mask = functools.reduce(int.__or__, (v.depends[o] for o in emitted[v.index]), 0)
-        targets = [k for k, port in enumerate(v.inputs) if mask >> k & 1 and accepts(port)]
+        targets = [k for k, port in enumerate(v.inputs) if mask >> k & 1 and graph.carries(port)]
         first = {v.inputs[k]: k for k in reversed(targets)}
         received[v.index] = tuple(targets)
         summed[v.index] = tuple(k for port, k in first.items() if port in present)

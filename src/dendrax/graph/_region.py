@@ -62,9 +62,6 @@ def is_marked(v: Vertex) -> bool:
 class Remat(Region):
     """A `jax.checkpoint` region: its values are computed again when the wave reaches it."""
 
-    policy: Callable[..., Any] | None
-    prevent_cse: bool | tuple[bool, ...]
-
 
 @dataclass(frozen=True, eq=False)
 class Scan(Region):
@@ -74,7 +71,6 @@ class Scan(Region):
     num_carry: int
     length: int
     reverse: bool
-    unroll: int | bool
 
     def split(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
         """Constants, carries and xs of the inputs."""

@@ -5,10 +5,9 @@ The only folder that calls `jax.vjp`, and only ever on one vertex's function.
 What enters: a function and its inputs. What leaves: its outputs and its way back.
 
 - `Equation`, `Constant`: functions of vertices. `Applied`: a primitive with its parameters.
-- `linearise`: a function's pullback through which the sums at its inputs pass.
-- `differentiate`, `Pullback`, `Linear`: the same, term by term on sums kept as JAX keeps them.
+- `differentiate`, `Pullback`, `Linear`: a function's pullback, term by term on sums kept as JAX keeps
+  them. `Contraction`, `Convolution`: those of products, for loops.
 - `Circuit`: messages as terms, for Z-IL's dynamics.
-- `Contraction`, `Convolution`: products whose weights are put in place once, for loops.
 """
 
 from dendrax.local._contraction import Contraction as Contraction
@@ -21,7 +20,6 @@ from dendrax.local._explain import explaining as explaining
 from dendrax.local._function import Constant as Constant
 from dendrax.local._function import Equation as Equation
 from dendrax.local._function import is_inexact as is_inexact
-from dendrax.local._function import linearise as linearise
 from dendrax.local._linear import Applied as Applied
 from dendrax.local._linear import Linear as Linear
 from dendrax.local._linear import Pullback as Pullback

@@ -91,11 +91,7 @@ def inline(builder: Builder, jaxpr: _compat.ClosedJaxpr, ports: Sequence[Port]) 
 def open_remat(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> None:
     """Open a `jax.checkpoint` region."""
     jaxpr = _compat.closed(eqn.params["jaxpr"])
-    region = Remat(
-        **_region_fields(builder, eqn, jaxpr, builder.active(ports)),
-        policy=eqn.params["policy"],
-        prevent_cse=eqn.params["prevent_cse"],
-    )
+    region = Remat(**_region_fields(builder, eqn, jaxpr, builder.active(ports)))
     builder.apply(eqn, ports, region, Reach(reaches_inputs(region), ()))
 
 
@@ -116,7 +112,6 @@ def open_scan(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> Non
         num_carry=eqn.params["num_carry"],
         length=eqn.params["length"],
         reverse=eqn.params["reverse"],
-        unroll=eqn.params["unroll"],
     )
 
 

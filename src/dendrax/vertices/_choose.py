@@ -217,9 +217,9 @@ def _outside(graph: Graph, nodes: Iterable[Port]) -> set[int]:
     return outside
 
 
-def moving_vertices(graph: Graph, nodes: Iterable[Port], leaves: Iterable[int] = ()) -> set[int]:
-    """The vertices whose inputs change when the value nodes (and the given leaves) do."""
-    moving = {*nodes, *map(Port, leaves)}
+def moving_vertices(graph: Graph, nodes: Iterable[Port]) -> set[int]:
+    """The vertices whose inputs change when the value nodes do."""
+    moving = {*nodes}
     vertices: set[int] = set()
     for v in graph.vertices:
         if v.function is not None and not moving.isdisjoint(v.inputs):
