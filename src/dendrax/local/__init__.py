@@ -5,8 +5,8 @@ The only folder that calls `jax.vjp`, and only ever on one vertex's function.
 What enters: a function and its inputs. What leaves: its outputs and its way back.
 
 - `Equation`, `Constant`: functions of vertices. `Applied`: a primitive with its parameters.
-- `differentiate`, `Pullback`, `Linear`: a function's pullback, term by term on sums kept as JAX keeps
-  them. `Contraction`, `Convolution`: those of products, for loops.
+- `differentiate`, `Pullback`, `Linear`: a function's pullback, term by term on sums kept as JAX
+  keeps them. `Contraction`, `Convolution`: those of products, for loops.
 - `Circuit`: messages as terms, for Z-IL's dynamics.
 """
 

@@ -5,7 +5,9 @@ on a `Tape`, with its own way back. Backwards errors at the outputs enter, and e
 leave; each message is added at a *slot* of the tape, in the order in which JAX adds it. Regions
 (`jit`, `remat`, `scan`) do the same with their body.
 
-- `Local` says how one vertex is run and linearised; `exact` is what JAX does.
+- `Local` says how one vertex is run and linearised: `exact` as JAX does, `fast` for loops,
+  `feedback` by other weights.
+- `hoisted` takes out of a loop's step what does not change.
 - `record_call` records a user's function as it is; no graph is made.
 """
 
