@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import dendrax
-from dendrax import BP, ZIL
+from dendrax import BP, IL, ZIL, _compat
 from tests.compare import close, distance, same
 from tests.sampling import every, rotating
 
@@ -135,6 +135,51 @@ def test_inside_shard_map(w, x):
         return jax.jit(jax.shard_map(body, mesh=mesh, in_specs=(P(), P("batch")), out_specs=P()))
 
     assert same(mapped(dendrax.grad)(w, x), mapped(jax.grad)(w, x))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        ZIL(gamma=0.5),
+        ZIL(levelled=False),
+        ZIL(timing="end"),
+        ZIL(init="zeros"),
+        IL(num_steps=4),
+        IL(num_steps=30, tol=1e-2),
+        dendrax.IncrementalPC(num_steps=2),
+    ],
+    ids=str,
+)
+def test_rules_over_time_inside_shard_map(rule):
+    """What differs between devices does so from the first step on; each device has its samples."""
+    mesh = Mesh(np.array(jax.devices()[:2]), ("batch",))
+    w = [jnp.full((3, 4), 0.2), jnp.full((4, 2), 0.3)]
+    x = jnp.arange(12.0).reshape(4, 3) / 10
+
+    def summed(w, x):
+        return jnp.sum(jnp.tanh(jnp.tanh(x @ w[0]) @ w[1]))
+
+    def own(w, x):
+        w = jax.tree.map(lambda a: _compat.varying_as(a, x), w)
+        return jax.tree.map(lambda g: g[None], dendrax.grad(summed, rule=rule)(w, x))
+
+    found = jax.jit(
+        jax.shard_map(own, mesh=mesh, in_specs=(P(), P("batch")), out_specs=P("batch"))
+    )(w, x)
+    for device in (0, 1):
+        alone = jax.jit(dendrax.grad(summed, rule=rule))(w, x[2 * device : 2 * device + 2])
+        # Of several devices all go on until the last is done.
+        if getattr(rule, "tol", None) is None:
+            assert close(jax.tree.map(lambda g, d=device: g[d], found), alone, ulps=1e4)
+
+    def shared(w, x):
+        return dendrax.grad(summed, rule=rule)(w, x)
+
+    together = jax.jit(jax.shard_map(shared, mesh=mesh, in_specs=(P(), P("batch")), out_specs=P()))
+    if rule.relaxes:  # one sum over all samples
+        assert close(together(w, x), jax.jit(dendrax.grad(summed, rule=rule))(w, x), ulps=1e4)
+    else:  # to count as varying is an operation, and so a vertex, of its own
+        assert all(np.isfinite(g).all() for g in jax.tree.leaves(together(w, x)))
 
 
 def test_scan_inside_shard_map(x):
