@@ -158,6 +158,7 @@ class Network:
         Messages arrive at the value nodes and stop there.
         """
         _check_values(self, x)
+        _check_parameters(self, parameters or {})
         return self._look(x, parameters, lambda node, mu, value: value)
 
     def look_through(self, epsilon: Values, parameters: Values | None = None) -> Look:
@@ -167,6 +168,7 @@ class Network:
         is ``dL/dx`` of the whole network.
         """
         _check_values(self, epsilon)
+        _check_parameters(self, parameters or {})
         look = self._look(epsilon, parameters, lambda node, mu, e: mu - jnp.conj(e))
         return look.with_errors(epsilon, through=True)
 
@@ -230,6 +232,7 @@ class Look:
 
     def with_errors(self, epsilon: Values, *, through: bool = False) -> Look:
         """The same with other errors than ``μ - x``; the value nodes are that far from ``μ``."""
+        _check_values(self.net, epsilon)
         x = {port: self.mu[port] - jnp.conj(e) for port, e in epsilon.items()}
         return Look(self.net, x, self.mu, self.outputs, self.tape, epsilon, through=through)
 
@@ -355,14 +358,31 @@ def _check_values(net: Network, given: Any) -> None:
             "what a rule looks at is not one value for each value node.",
             remedy="Hand net.look a dictionary with the keys of net.values.",
         )
+    names = {port: f"value node {net.view.vertex(port).name}" for port in given}
+    _check_types(net, given, names, "net.values")
+
+
+def _check_parameters(net: Network, given: Any) -> None:
+    """Other parameters stand in the place of the network's own."""
+    if not isinstance(given, Mapping) or not given.keys() <= net.parameters.keys():
+        raise complain(
+            ValueError,
+            "the parameters that a rule looks at are not those of the network.",
+            remedy="Hand net.look a dictionary with keys of net.parameters.",
+        )
+    names = {port: f"parameter {net.view.graph[port.vertex].name}" for port in given}
+    _check_types(net, given, names, "net.parameters")
+
+
+def _check_types(net: Network, given: Values, names: Mapping[Port, str], place: str) -> None:
     for port, value in given.items():
         aval, found = net.view.aval(port), jax.typeof(value)
         if (found.shape, found.dtype) != (aval.shape, aval.dtype):
             raise complain(
                 ValueError,
-                f"the value node {net.view.vertex(port).name} has type {aval.dtype} and shape "
+                f"the {names[port]} has type {aval.dtype} and shape "
                 f"{aval.shape}, and the rule looks at one of {found.dtype} and {found.shape}.",
-                remedy="Keep shapes and types as they are in net.values.",
+                remedy=f"Keep shapes and types as they are in {place}.",
             )
 
 
