@@ -23,15 +23,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from dendrax.graph import Graph, Port, Vertex, identity, level_graph
 from dendrax.inference._clamp import Clamp
 from dendrax.inference._energy import Energy
 from dendrax.inference._equations import prediction_error, summaries
+from dendrax.inference._given import check_parameters, check_values
 from dendrax.local import is_inexact
-from dendrax.support import complain
 from dendrax.walk import PARAMETER, Local, Tape, record, send_back
 
 Array = Any
@@ -157,8 +156,8 @@ class Network:
 
         Messages arrive at the value nodes and stop there.
         """
-        _check_values(self, x)
-        _check_parameters(self, parameters or {})
+        check_values(self, x)
+        check_parameters(self, parameters or {})
         return self._look(x, parameters, lambda node, mu, value: value)
 
     def look_through(self, epsilon: Values, parameters: Values | None = None) -> Look:
@@ -167,8 +166,8 @@ class Network:
         The errors of the output go through the value nodes, down to the last: what arrives at one
         is ``dL/dx`` of the whole network.
         """
-        _check_values(self, epsilon)
-        _check_parameters(self, parameters or {})
+        check_values(self, epsilon)
+        check_parameters(self, parameters or {})
         look = self._look(epsilon, parameters, lambda node, mu, e: mu - jnp.conj(e))
         return look.with_errors(epsilon, through=True)
 
@@ -232,7 +231,7 @@ class Look:
 
     def with_errors(self, epsilon: Values, *, through: bool = False) -> Look:
         """The same with other errors than ``μ - x``; the value nodes are that far from ``μ``."""
-        _check_values(self.net, epsilon)
+        check_values(self.net, epsilon)
         x = {port: self.mu[port] - jnp.conj(e) for port, e in epsilon.items()}
         return Look(self.net, x, self.mu, self.outputs, self.tape, epsilon, through=through)
 
@@ -348,42 +347,6 @@ def quantities(look: Look) -> Quantities:
     )
     by_shown = ({shown[port]: value for port, value in part.items()} for part in parts)
     return Quantities(look.energy, *by_shown)
-
-
-def _check_values(net: Network, given: Any) -> None:
-    """What is looked at has one value for each value node, of its type."""
-    if not isinstance(given, Mapping) or given.keys() != net.view.nodes.keys():
-        raise complain(
-            ValueError,
-            "what a rule looks at is not one value for each value node.",
-            remedy="Hand net.look a dictionary with the keys of net.values.",
-        )
-    names = {port: f"value node {net.view.vertex(port).name}" for port in given}
-    _check_types(net, given, names, "net.values")
-
-
-def _check_parameters(net: Network, given: Any) -> None:
-    """Other parameters stand in the place of the network's own."""
-    if not isinstance(given, Mapping) or not given.keys() <= net.parameters.keys():
-        raise complain(
-            ValueError,
-            "the parameters that a rule looks at are not those of the network.",
-            remedy="Hand net.look a dictionary with keys of net.parameters.",
-        )
-    names = {port: f"parameter {net.view.graph[port.vertex].name}" for port in given}
-    _check_types(net, given, names, "net.parameters")
-
-
-def _check_types(net: Network, given: Values, names: Mapping[Port, str], place: str) -> None:
-    for port, value in given.items():
-        aval, found = net.view.aval(port), jax.typeof(value)
-        if (found.shape, found.dtype) != (aval.shape, aval.dtype):
-            raise complain(
-                ValueError,
-                f"the {names[port]} has type {aval.dtype} and shape "
-                f"{aval.shape}, and the rule looks at one of {found.dtype} and {found.shape}.",
-                remedy=f"Keep shapes and types as they are in {place}.",
-            )
 
 
 def which_leaves(graph: Graph) -> list[int]:
