@@ -17,6 +17,7 @@ from dendrax.inference import (
     Result,
     as_flat,
     check_no_memory,
+    check_wave,
     evaluate,
     flat_target,
     graph_for,
@@ -494,6 +495,7 @@ def check_rule(rule: Any) -> None:
             "settings that can be hashed: numbers, texts, tuples.",
         ) from None
     one_of(f"{type(rule).__name__}: vertices", rule.vertices, VERTICES)
+    check_wave(rule)
 
 
 def _rule_meant(rule: Any) -> str:

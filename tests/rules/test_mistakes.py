@@ -117,3 +117,12 @@ def test_the_slices_of_a_stacked_weight_have_one_number():
     args = jnp.full((3, 4, 4), 0.1), jnp.ones((2, 4))
     assert close(dendrax.grad(stacked, rule=rule)(*args), jax.grad(stacked)(*args), ulps=100)
     assert set(drawn) == {((4, 4), 0)}
+
+
+@pytest.mark.parametrize("name", ["step", "gradient", "memory"])
+def test_a_method_that_a_wave_would_never_call(name):
+    rule = dataclasses.dataclass(frozen=True)(
+        type("Mine", (dendrax.BP,), {name: lambda self, *_: None})
+    )()
+    with pytest.raises(ValueError, match=rf"Mine is one pass .* its {name} would never{HERE}"):
+        dendrax.grad(loss, rule=rule)

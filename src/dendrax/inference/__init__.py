@@ -49,3 +49,4 @@ from dendrax.inference._run import run_rule as run_rule
 from dendrax.inference._settle import network_of as network_of
 from dendrax.inference._settle import settle as settle
 from dendrax.inference._trust import check_no_memory as check_no_memory
+from dendrax.inference._trust import check_wave as check_wave

@@ -82,6 +82,20 @@ def _users_line(problem: BaseException) -> str:
     return next((f"{f.filename}:{f.lineno} ({f.name})" for f in own), "")
 
 
+def check_wave(rule: Any) -> None:
+    """A rule that is one pass has no state: what it would do with one, nobody asks."""
+    methods = ("start", "step", "done", "look", "gradient", "memory")
+    own = [name for name in methods if where(rule, name)]
+    if rule.is_wave and own:
+        raise complain(
+            ValueError,
+            f"{type(rule).__name__} is one pass over the graph (is_wave), so that its {own[0]} "
+            "would never be called.",
+            source=where(rule, own[0]),
+            remedy="Subclass dendrax.Rule instead, or change what is sent back by local.",
+        )
+
+
 def check_num_steps(rule: Any, net: Network) -> int:
     """A number of steps is an integer, and none is negative."""
     count = rule.steps(net)
