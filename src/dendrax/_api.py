@@ -17,6 +17,7 @@ from dendrax.inference import (
     Result,
     as_flat,
     check_no_memory,
+    check_wave,
     evaluate,
     flat_target,
     graph_for,
@@ -476,11 +477,12 @@ def _check_callable(fun: Any) -> None:
 
 def check_rule(rule: Any) -> None:
     if not isinstance(rule, Rule):
-        shown = f"the class {rule.__name__}" if isinstance(rule, type) else repr(rule)
+        is_class = isinstance(rule, type)
+        shown = f"the class {rule.__name__}" if is_class else repr(rule)
+        is_own = is_class and issubclass(rule, Rule) and rule.__name__ not in RULE_NAMES
+        meant = rule.__name__ if is_own else f"dendrax.{_rule_meant(rule)}"
         raise complain(
-            TypeError,
-            f"rule must be a rule, got {shown}.",
-            remedy=f"Write rule=dendrax.{_rule_meant(rule)}().",
+            TypeError, f"rule must be a rule, got {shown}.", remedy=f"Write rule={meant}()."
         )
     try:
         hash(rule)
@@ -492,6 +494,8 @@ def check_rule(rule: Any) -> None:
             remedy=f"Write @dataclasses.dataclass(frozen=True) above class {name}, and give it "
             "settings that can be hashed: numbers, texts, tuples.",
         ) from None
+    one_of(f"{type(rule).__name__}: vertices", rule.vertices, VERTICES)
+    check_wave(rule)
 
 
 def _rule_meant(rule: Any) -> str:

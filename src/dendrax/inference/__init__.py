@@ -11,6 +11,7 @@ What enters: a graph, a rule, the values of the leaves, a `Clamp`. What leaves: 
 
 from dendrax.inference._arrivals import arrivals as arrivals
 from dendrax.inference._arrivals import size as size
+from dendrax.inference._batch import check_batch as check_batch
 from dendrax.inference._batch import energies_of as energies_of
 from dendrax.inference._batch import is_shared as is_shared
 from dendrax.inference._clamp import Clamp as Clamp
@@ -48,3 +49,4 @@ from dendrax.inference._run import run_rule as run_rule
 from dendrax.inference._settle import network_of as network_of
 from dendrax.inference._settle import settle as settle
 from dendrax.inference._trust import check_no_memory as check_no_memory
+from dendrax.inference._trust import check_wave as check_wave

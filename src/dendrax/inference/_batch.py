@@ -8,7 +8,7 @@ from typing import Any
 from dendrax.graph import Port, Vertex
 from dendrax.inference._energy import Energy
 from dendrax.inference._network import View
-from dendrax.support import complain
+from dendrax.support import BATCH_LOSSES, complain, one_of
 
 
 def energies_of(rule: Any, view: View, pieces: int = 1) -> Mapping[Port, Energy]:
@@ -16,6 +16,7 @@ def energies_of(rule: Any, view: View, pieces: int = 1) -> Mapping[Port, Energy]
 
     Of a mean over a batch each sample has its own full energy; what all samples share has one.
     """
+    check_batch(type(rule).__name__, rule.batch)
     chosen = {port: _energy_at(rule, view.vertex(port)) for port in view.nodes}
     if rule.batch is None:
         return chosen
@@ -25,9 +26,18 @@ def energies_of(rule: Any, view: View, pieces: int = 1) -> Mapping[Port, Energy]
     return {port: energy.over(size) if port in own else energy for port, energy in chosen.items()}
 
 
+def check_batch(rule: str, batch: Any) -> None:
+    """A batch is ``None``, ``"mean"`` or a size."""
+    if isinstance(batch, bool) or not isinstance(batch, int):
+        one_of(f"{rule}: batch", batch, (None, *BATCH_LOSSES))
+    elif batch < 1:
+        raise complain(ValueError, f"{rule}: batch={batch} is not the size of a batch.")
+
+
 def _energy_at(rule: Any, vertex: Vertex) -> Energy:
     energies = rule.energies
-    energy = energies if isinstance(energies, Energy) else energies(vertex)
+    depends = callable(energies) and not isinstance(energies, type)
+    energy = energies(vertex) if depends else energies
     if not isinstance(energy, Energy):
         raise complain(
             TypeError,

@@ -23,15 +23,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from dendrax.graph import Graph, Port, Vertex, identity, level_graph
 from dendrax.inference._clamp import Clamp
 from dendrax.inference._energy import Energy
 from dendrax.inference._equations import prediction_error, summaries
+from dendrax.inference._given import check_parameters, check_values
 from dendrax.local import is_inexact
-from dendrax.support import complain
 from dendrax.walk import PARAMETER, Local, Tape, record, send_back
 
 Array = Any
@@ -157,7 +156,8 @@ class Network:
 
         Messages arrive at the value nodes and stop there.
         """
-        _check_values(self, x)
+        check_values(self, x)
+        check_parameters(self, parameters or {})
         return self._look(x, parameters, lambda node, mu, value: value)
 
     def look_through(self, epsilon: Values, parameters: Values | None = None) -> Look:
@@ -166,7 +166,8 @@ class Network:
         The errors of the output go through the value nodes, down to the last: what arrives at one
         is ``dL/dx`` of the whole network.
         """
-        _check_values(self, epsilon)
+        check_values(self, epsilon)
+        check_parameters(self, parameters or {})
         look = self._look(epsilon, parameters, lambda node, mu, e: mu - jnp.conj(e))
         return look.with_errors(epsilon, through=True)
 
@@ -230,6 +231,7 @@ class Look:
 
     def with_errors(self, epsilon: Values, *, through: bool = False) -> Look:
         """The same with other errors than ``μ - x``; the value nodes are that far from ``μ``."""
+        check_values(self.net, epsilon)
         x = {port: self.mu[port] - jnp.conj(e) for port, e in epsilon.items()}
         return Look(self.net, x, self.mu, self.outputs, self.tape, epsilon, through=through)
 
@@ -345,25 +347,6 @@ def quantities(look: Look) -> Quantities:
     )
     by_shown = ({shown[port]: value for port, value in part.items()} for part in parts)
     return Quantities(look.energy, *by_shown)
-
-
-def _check_values(net: Network, given: Any) -> None:
-    """What is looked at has one value for each value node, of its type."""
-    if not isinstance(given, Mapping) or given.keys() != net.view.nodes.keys():
-        raise complain(
-            ValueError,
-            "what a rule looks at is not one value for each value node.",
-            remedy="Hand net.look a dictionary with the keys of net.values.",
-        )
-    for port, value in given.items():
-        aval, found = net.view.aval(port), jax.typeof(value)
-        if (found.shape, found.dtype) != (aval.shape, aval.dtype):
-            raise complain(
-                ValueError,
-                f"the value node {net.view.vertex(port).name} has type {aval.dtype} and shape "
-                f"{aval.shape}, and the rule looks at one of {found.dtype} and {found.shape}.",
-                remedy="Keep shapes and types as they are in net.values.",
-            )
 
 
 def which_leaves(graph: Graph) -> list[int]:

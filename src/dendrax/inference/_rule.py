@@ -9,6 +9,7 @@ from dendrax.inference._dynamics import Schedule
 from dendrax.inference._energy import Energies, Gaussian
 from dendrax.inference._equations import largest
 from dendrax.inference._network import Look, Network, Values
+from dendrax.inference._trust import looked
 from dendrax.support import Vertices, complain
 from dendrax.walk import Local, fast
 
@@ -31,7 +32,7 @@ class Rule:
 
     - `vertices`: the choice of vertices that it is meant for.
     - `num_steps`: how many time steps; with a `tol`, at most, and the rule is `done` before.
-    - `energies`: one for all value nodes, or a function `vertex -> energy`.
+    - `energies`: one for all value nodes, or a method `energies(self, vertex)` that returns one.
     - `batch`: whether the loss is a mean over samples, as for `dendrax.IL`.
     - `levelled`: whether errors are kept in step by delays.
     - `local`: how one vertex is linearised.
@@ -121,7 +122,7 @@ class Rule:
 
     def done(self, net: Network, state: State) -> Any:
         """Whether to stop here. Asked only if there is a ``tol``."""
-        return largest(self.look(net, state).slope) <= self.tol
+        return largest(looked(self, net, state).slope) <= self.tol
 
     def look(self, net: Network, state: State) -> Look:
         """What records, energies and the explorer show of a state."""
@@ -129,7 +130,7 @@ class Rule:
 
     def gradient(self, net: Network, state: State) -> Values:
         """∂F/∂ζ of each parameter, from the state at the end."""
-        return self.look(net, state).gradient
+        return looked(self, net, state).gradient
 
     def memory(self, net: Network, state: State) -> Any:
         """What the next update is to start from (any pytree); ``None``: nothing."""
@@ -137,8 +138,8 @@ class Rule:
 
     def steps(self, net: Network) -> int:
         """How many time steps on this network."""
-        assert self.num_steps is not None
-        return self.num_steps
+        count: Any = self.num_steps  # a rule that can do without says how many in its own way
+        return count
 
     def remedy(self) -> str:
         """What to try when inference diverges."""

@@ -24,6 +24,8 @@ from dendrax.inference._trust import (
     check_memory,
     check_num_steps,
     check_state,
+    is_done,
+    looked,
     running,
 )
 from dendrax.support import check_records
@@ -31,7 +33,7 @@ from dendrax.walk import carried_as, hoisted
 
 Array = Any
 State = Any
-Look = Callable[[State], Any]
+Note = Callable[[State], dict[str, Any]]  # what is recorded of a state
 
 
 def network_of(
@@ -94,7 +96,7 @@ def relax(
         start = jax.tree.map(jnp.asarray, rule.start(net, memory))
 
     def look(state: State) -> dict[str, Any]:
-        found = quantities(rule.look(net, state)) if record else None
+        found = quantities(looked(rule, net, state)) if record else None
         return {name: getattr(found, name) for name in record}
 
     count = check_num_steps(rule, net)
@@ -109,7 +111,7 @@ def relax(
         if type(rule).gradient is not Rule.gradient:
             gradient = check_gradient(rule, net, gradient, end)
     gradients = [gradient.get(Port(leaf)) for leaf in net.view.graph.leaves]
-    x = {} if clamp.holds() else rule.look(net, end).x
+    x = {} if clamp.holds() else looked(rule, net, end).x
     settled = [x.get(p, o) for p, o in zip(net.view.graph.outputs, net.outputs, strict=True)]
     return Relaxed(
         gradients,
@@ -117,7 +119,7 @@ def relax(
         settled,
         records,
         used,
-        None if rule.tol is None else rule.done(net, end),
+        None if rule.tol is None else is_done(rule, net, end),
         rule.memory(net, end),
         None if watch is None else watch.descent(end, used, last),
     )
@@ -135,7 +137,7 @@ class _Watch:
 
     def __init__(self, rule: Rule, net: Network, start: State):
         self.rule, self.net = rule, net
-        first = rule.look(net, start)
+        first = looked(rule, net, start)
         sizes = [energy(mu).astype(float) for mu in first.mu.values()]
         size = jnp.sum(jnp.asarray(sizes, float))
         self.start = first.energy
@@ -156,7 +158,7 @@ class _Watch:
 
 
 def _run_all(
-    rule: Rule, net: Network, start: State, num_steps: int, look: Look, watch: _Watch | None
+    rule: Rule, net: Network, start: State, num_steps: int, look: Note, watch: _Watch | None
 ) -> tuple[State, Any, Any, Array]:
     body, begin = _body(rule, net, start, look, watch)
     (end, _, well), records = jax.lax.scan(lambda carry, _: body(*carry), begin, length=num_steps)
@@ -166,12 +168,12 @@ def _run_all(
 
 
 def _run_until(
-    rule: Rule, net: Network, start: State, num_steps: int, look: Look, watch: _Watch | None
+    rule: Rule, net: Network, start: State, num_steps: int, look: Note, watch: _Watch | None
 ) -> tuple[State, Any, Array, Array]:
     """Stop as soon as the rule is done. Records wait in full-length buffers."""
     body, begin = _body(rule, net, start, look, watch)
     with running(rule, "done"):
-        done, _ = hoisted(lambda state: rule.done(net, state), begin[0])
+        done, _ = hoisted(lambda state: is_done(rule, net, state), begin[0])
     buffers = jax.tree.map(
         lambda aval: jnp.zeros((num_steps + 1, *aval.shape), aval.dtype),
         jax.eval_shape(look, start),
@@ -182,7 +184,7 @@ def _run_until(
 
     def moves(carry: Any) -> Array:
         (state, t, _), _ = carry
-        return (t < num_steps) & ~_compat.on_all_devices(done(state), num_steps)
+        return (t < num_steps) & ~_compat.on_all_devices(jnp.asarray(done(state)), num_steps)
 
     def step(carry: Any) -> Any:
         now, buffers = carry
@@ -195,7 +197,7 @@ def _run_until(
 
 
 def _body(
-    rule: Rule, net: Network, start: State, look: Look, watch: _Watch | None
+    rule: Rule, net: Network, start: State, look: Note, watch: _Watch | None
 ) -> tuple[Callable[..., Any], tuple[State, Array, Array]]:
     """One turn of the loop: ``(state, t, last well) -> the same one step later, record``."""
 

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from dendrax.inference._network import Network, Values
+from dendrax.inference._network import Look, Network, Values
 from dendrax.support import complain, counted
 
 _NOT_TRACEABLE = (
@@ -81,6 +82,20 @@ def _users_line(problem: BaseException) -> str:
     return next((f"{f.filename}:{f.lineno} ({f.name})" for f in own), "")
 
 
+def check_wave(rule: Any) -> None:
+    """A rule that is one pass has no state: what it would do with one, nobody asks."""
+    methods = ("start", "step", "done", "look", "gradient", "memory")
+    own = [name for name in methods if where(rule, name)]
+    if rule.is_wave and own:
+        raise complain(
+            ValueError,
+            f"{type(rule).__name__} is one pass over the graph (is_wave), so that its {own[0]} "
+            "would never be called.",
+            source=where(rule, own[0]),
+            remedy="Subclass dendrax.Rule instead, or change what is sent back by local.",
+        )
+
+
 def check_num_steps(rule: Any, net: Network) -> int:
     """A number of steps is an integer, and none is negative."""
     count = rule.steps(net)
@@ -91,6 +106,26 @@ def check_num_steps(rule: Any, net: Network) -> int:
             remedy="Give an integer; with a tol it is the largest number of steps.",
         )
     return int(count)
+
+
+def looked(rule: Any, net: Network, state: Any) -> Look:
+    """What a rule looks at in a state is a look at the network."""
+    look = rule.look(net, state)
+    if not isinstance(look, Look):
+        problem = f"returns {type(look).__name__}, not a look at the network."
+        raise _complain(rule, "look", problem, "Return net.look(x), for the x of the state.")
+    return look
+
+
+def is_done(rule: Any, net: Network, state: Any) -> Any:
+    """Whether a rule is done is one truth value."""
+    done = rule.done(net, state)
+    if isinstance(done, bool) or (_is_array(done) and jax.typeof(done).shape == ()):
+        done = jnp.asarray(done)
+        if done.dtype == bool:
+            return done
+    problem = f"returns {_form(done)}, not whether the rule is done."
+    raise _complain(rule, "done", problem, "Return one truth value, such as jnp.all(... < tol).")
 
 
 def check_state(rule: Any, before: Any, after: Any) -> None:
@@ -118,7 +153,7 @@ def check_gradient(rule: Any, net: Network, gradient: Any, state: Any) -> Values
         raise _complain(rule, "gradient", problem, remedy)
     graph = net.view.graph
     unknown = [key for key in gradient if key not in net.parameters]
-    reached = jax.eval_shape(lambda: rule.look(net, state).gradient)
+    reached = jax.eval_shape(lambda: looked(rule, net, state).gradient)
     missing = [port for port in reached if port not in gradient]
     if unknown:
         problem = f"returns a gradient for {unknown[0]!r}, which is no parameter."
@@ -129,16 +164,25 @@ def check_gradient(rule: Any, net: Network, gradient: Any, state: Any) -> Values
         remedy = "Return one for each key of net.parameters; zeros where nothing is learned."
         raise _complain(rule, "gradient", problem, remedy)
     for port, found in gradient.items():
-        aval, given = net.view.aval(port).to_tangent_aval(), jax.typeof(found)
-        if (given.shape, given.dtype) != (aval.shape, aval.dtype):
+        aval, given = net.view.aval(port).to_tangent_aval(), _form(found)
+        if given != _typed(aval):
             name = graph[port.vertex].name
-            problem = f"returns {_typed(given)} for {name}, which is {_typed(aval)}."
+            problem = f"returns {given} for {name}, which is {_typed(aval)}."
             raise _complain(rule, "gradient", problem, "Return gradients of their types.")
     return dict(gradient)
 
 
 def _typed(aval: Any) -> str:
     return f"{aval.dtype}[{','.join(map(str, aval.shape))}]"
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, (jax.Array, np.ndarray, np.generic))
+
+
+def _form(value: Any) -> str:
+    """What a value is, to be said in a message: the type of an array, or of an object."""
+    return _typed(jax.typeof(value)) if _is_array(value) else type(value).__name__
 
 
 def check_memory(rule: Any, net: Network, memory: Any) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dendrax.graph import Vertex
-from dendrax.inference import Energies, Gaussian
+from dendrax.inference import Energies, Gaussian, check_batch
 from dendrax.rules._base import check_positive
-from dendrax.support import BATCH_LOSSES, complain, one_of
 
 Precision = float | Callable[[Vertex], float]
 
@@ -18,10 +17,7 @@ def check_precision(rule: str, precision: Any, batch: Any) -> None:
     if not callable(precision):
         remedy = "Larger than 1 brings IL nearer to backpropagation, smaller takes it further away."
         check_positive(f"{rule}: precision", precision, remedy)
-    if isinstance(batch, bool) or not isinstance(batch, int):
-        one_of(f"{rule}: batch", batch, (None, *BATCH_LOSSES))
-    elif batch < 1:
-        raise complain(ValueError, f"{rule}: batch={batch} is not the size of a batch.")
+    check_batch(rule, batch)
 
 
 def gaussian(rule: str, precision: Precision) -> Energies:

@@ -78,7 +78,8 @@ def feedback(draw: Draw) -> Linearise:
 
     In each product and convolution of a value with a parameter (as it is, or reshaped, transposed,
     cast), the message to the value is turned by ``draw(weight, k)`` in place of the weight. The
-    message to the weight is its own. With ``draw=lambda weight, k: weight`` nothing changes.
+    message to the weight is its own. With ``draw=lambda weight, k: weight`` nothing changes. The
+    slices of one parameter, over which a `scan` goes layer by layer, have the same ``k``.
 
     **Arguments:** `draw`: a function of the weight and of its number ``k`` among the parameters,
     which returns an array like it; for feedback alignment a random one, the same at each call.
