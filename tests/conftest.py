@@ -56,10 +56,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(line)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def compilation(request: pytest.FixtureRequest) -> None:
-    everything = "not slow" not in request.config.option.markexpr
-    compile_quickly(is_quick(request.path) and not everything)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before any fixture: what a fixture of the session compiles has the bits of its first test."""
+    everything = "not slow" not in item.config.option.markexpr
+    compile_quickly(is_quick(item.path) and not everything)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -36,7 +36,7 @@ from dendrax.inference import (
 )
 from dendrax.rules import ZIL, Rule
 from dendrax.support import Vertices, html_table, public
-from dendrax.vertices import Group
+from dendrax.vertices import Group, moving_vertices
 from dendrax.walk import handed_on, record, send_back
 
 # Where a quantity is: at a vertex (by index), or in the delay line on an edge.
@@ -197,23 +197,29 @@ def _zeros(graph: Graph, port: Port) -> Any:
 
 def _audit_relaxation(rule: Rule, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
     view = view_of(graph)
-    forward = network_of(rule, graph, leaves, clamp, view).values
 
-    def network(leaves: Values, values: Values) -> Network:
-        net = network_of(rule, graph, list(leaves.values()), clamp, view)
-        return replace(net, values=values)
+    def network(forward: Values) -> Network:
+        given = [forward[Port(leaf)] for leaf in view.graph.leaves]
+        net = network_of(rule, graph, given, clamp, view)
+        return replace(net, values={port: forward[port] for port in view.nodes})
 
-    def start(leaves: Values, values: Values) -> Any:
-        return rule.start(network(leaves, values))
+    def start(forward: Values) -> Any:
+        return rule.start(network(forward))
 
-    def step(leaves: Values, values: Values, state: Any) -> Any:
-        net = network(leaves, values)
+    def step(forward: Values, state: Any) -> Any:
+        net = network(forward)
         return rule.start(net), rule.step(net, state), rule.gradient(net, state)
 
-    known = dict(zip(map(Port, view.graph.leaves), leaves, strict=True))
-    state = jax.eval_shape(start, known, forward)
+    forward = evaluate(view.graph, leaves)
+    state = jax.eval_shape(start, forward)
     at = _places_of_operations(graph)
-    return _audit_step(rule, _Surroundings(graph), step, (known, forward, state), at)
+    return _audit_step(rule, _Surroundings(graph), step, (forward, state), at)
+
+
+def _still(graph: Graph, forward: Values, nodes: Iterable[Port]) -> list[Port]:
+    """The values that are computed once: no value node reaches them."""
+    moving = moving_vertices(graph, nodes)
+    return [p for p in forward if p.vertex not in moving and graph[p.vertex].function is not None]
 
 
 def _audit_dynamics(rule: Rule, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
@@ -235,21 +241,26 @@ def _audit_dynamics(rule: Rule, graph: Graph, leaves: Sequence[Any], clamp: Clam
 
 def _audit_backward(rule: Rule, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
     """The way back through the values of all vertices, which are given."""
-    operations = graph if graph.detail is None else graph.detail.graph
+    view = view_of(graph)
+    operations = view.graph
+    forward = evaluate(operations, leaves)
+    given = {*view.nodes, *_still(operations, forward, view.nodes)}
     active = [operations.carries(Port(leaf)) for leaf in operations.leaves]
 
     def step(forward: Values) -> Values:
+        def seen(port: Port, mu: Any) -> Any:
+            return handed_on(mu, forward[port]) if port in given else mu
+
         def function(*leaves: Any) -> list[Any]:
-            env = evaluate(operations, leaves, cut=lambda p, mu: handed_on(mu, forward[p]))
+            env = evaluate(operations, leaves, cut=seen)
             return [env[port] for port in operations.outputs]
 
-        given = [forward[Port(leaf)] for leaf in operations.leaves]
-        outputs, tape = record(function, given, active, rule.local)
+        inputs = [forward[Port(leaf)] for leaf in operations.leaves]
+        outputs, tape = record(function, inputs, active, rule.local)
         found = send_back(tape, [clamp.error(o, mu) for o, mu in enumerate(outputs)])
         pairs = zip(map(Port, operations.leaves), found, strict=True)
         return {port: error for port, error in pairs if error is not None}
 
-    forward = evaluate(operations, leaves)
     at = _places_of_operations(graph)
     return _audit_step(rule, _Surroundings(graph), step, (forward,), at)
 
@@ -292,7 +303,7 @@ def _audit_step(
             reads.setdefault(place, set()).update(found)
     if reads.get(SHARED, set()) <= {_SHARED}:  # a clock, which reads nothing but itself
         reads = {place: found - {_SHARED} for place, found in reads.items() if place != SHARED}
-    rows = sorted(reads.items(), key=lambda item: _order(item[0]))
+    rows = sorted(((p, found) for p, found in reads.items() if found), key=lambda r: _order(r[0]))
     return Audit(rule, tuple(surroundings.update(place, found) for place, found in rows))
 
 

@@ -43,6 +43,14 @@ class Gaussian(Energy):
     change the speed of inference.
 
     **Arguments:** `precision`: π.
+
+    !!! example
+
+        ```python
+        import dendrax, jax.numpy as jnp
+
+        dendrax.Gaussian(precision=2.0).energy(mu=jnp.ones(3), x=jnp.zeros(3))  # -> 3.0
+        ```
     """
 
     precision: float = 1.0

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from dendrax._compat import aval_of, zeros
 from dendrax.graph import Graph, Port, Vertex, identity, level_graph
 from dendrax.inference._clamp import Clamp
 from dendrax.inference._energy import Energy
@@ -211,7 +212,7 @@ class Look:
     - ``x``, ``mu``, ``epsilon``: value nodes, predictions, and errors ``ε = μ - x``.
     - ``errors``: ``∂E/∂μ`` of each value node, which is what it sends.
     - ``slope``: what each value node moves along, ``-∂F/∂x`` in units of its energy.
-    - ``gradient``: ``∂F/∂ζ`` of each parameter that an error reaches.
+    - ``gradient``: ``∂F/∂ζ`` of each parameter; zeros where no error reaches it.
     - ``energies``, ``energy``: of each value node and clamped output, and their sum.
     """
 
@@ -296,7 +297,8 @@ class Look:
 
     @property
     def gradient(self) -> Values:
-        return self.arrived.leaves
+        found, parameters = self.arrived.leaves, self.net.parameters
+        return {p: found[p] if p in found else zeros(aval_of(w)) for p, w in parameters.items()}
 
     @functools.cached_property
     def energies(self) -> Values:

@@ -71,7 +71,7 @@ class Rule:
 
 
         args = [jnp.full((3, 4), 0.2), jnp.full((4, 2), 0.2)], jnp.ones((5, 3))
-        dendrax.grad(loss, rule=Momentum())(*args)[0][0, 0]  # -> 0.8188
+        dendrax.grad(loss, rule=Momentum())(*args)[0][0, 0]  # -> 1.0316
         ```
     """
 

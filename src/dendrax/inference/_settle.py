@@ -126,7 +126,37 @@ def relax(
 
 
 def settle(rule: Rule, net: Network, state: State) -> State:
-    """The state after a rule's time steps; for rules that are made of others."""
+    """The state after a rule's time steps; for rules that are made of others.
+
+    **Arguments:**
+
+    - `rule`: the rule whose steps are made, until it is done if it has a `tol`.
+    - `net`, `state`: the network, and where to start.
+
+    !!! example
+
+        ```python
+        import dataclasses, dendrax, jax.numpy as jnp
+
+
+        @dataclasses.dataclass(frozen=True)
+        class Twice(dendrax.Rule):
+            num_steps = 0
+
+            def gradient(self, net, state):
+                coarse, fine = dendrax.IL(10, gamma=0.2), dendrax.IL(10, gamma=0.05)
+                settled = dendrax.settle(coarse, net, coarse.start(net))
+                return fine.gradient(net, dendrax.settle(fine, net, settled))
+
+
+        def loss(w, x):
+            return jnp.sum((jnp.tanh(x @ w[0]) @ w[1]) ** 2)
+
+
+        args = [jnp.full((3, 4), 0.2), jnp.full((4, 2), 0.2)], jnp.ones((5, 3))
+        dendrax.grad(loss, rule=Twice())(*args)[0][0, 0]  # -> 1.00
+        ```
+    """
     loop = _run_all if rule.tol is None else _run_until
     with running(rule, "step"):
         return loop(rule, net, state, check_num_steps(rule, net), lambda state: {}, None)[0]
@@ -160,6 +190,8 @@ class _Watch:
 def _run_all(
     rule: Rule, net: Network, start: State, num_steps: int, look: Note, watch: _Watch | None
 ) -> tuple[State, Any, Any, Array]:
+    if not num_steps:
+        return start, jax.tree.map(lambda now: now[None], look(start)), 0, jnp.asarray(-1)
     body, begin = _body(rule, net, start, look, watch)
     (end, _, well), records = jax.lax.scan(lambda carry, _: body(*carry), begin, length=num_steps)
     final = look(end)

@@ -153,7 +153,7 @@ def check_gradient(rule: Any, net: Network, gradient: Any, state: Any) -> Values
         raise _complain(rule, "gradient", problem, remedy)
     graph = net.view.graph
     unknown = [key for key in gradient if key not in net.parameters]
-    reached = jax.eval_shape(lambda: looked(rule, net, state).gradient)
+    reached = jax.eval_shape(lambda: looked(rule, net, state).arrived.leaves)
     missing = [port for port in reached if port not in gradient]
     if unknown:
         problem = f"returns a gradient for {unknown[0]!r}, which is no parameter."

@@ -100,8 +100,8 @@ class IncrementalPC(Rule):
         change = {port: -self.learning_rate * jnp.conj(g) for port, g in gradient.items()}
         return _State(
             {port: x + self.gamma * slope[port] for port, x in state.x.items()},
-            {port: _plus(w, change.get(port)) for port, w in state.parameters.items()},
-            {port: _plus(total, gradient.get(port)) for port, total in state.total.items()},
+            {port: w + change[port] for port, w in state.parameters.items()},
+            {port: total + gradient[port] for port, total in state.total.items()},
         )
 
     def gradient(self, net: Network, state: _State) -> Values:
@@ -109,8 +109,3 @@ class IncrementalPC(Rule):
 
     def remedy(self) -> str:
         return f"{super().remedy()}, or a smaller learning_rate"
-
-
-def _plus(value: Any, change: Any) -> Any:
-    """A parameter that no error reaches does not change."""
-    return value if change is None else value + change
