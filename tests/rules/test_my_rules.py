@@ -331,3 +331,13 @@ def test_an_energy_that_is_none():
 
     with pytest.raises(TypeError, match=r"Odd: the energy of layer\(w\[0\]\) is 1.0"):
         dendrax.grad(loss, rule=Odd())(W, X, Y)
+
+
+def test_a_parameter_that_no_error_reaches_gets_zeros():
+    def partly(params, x, y):
+        return loss(params["w"], x, y)
+
+    rule = EverySecond(num_steps=2)
+    found = dendrax.grad(partly, rule=rule)({"w": W, "unused": jnp.ones(3, X.dtype)}, X, Y)
+    assert same(found["unused"], jnp.zeros(3, X.dtype))
+    assert same(found["w"], dendrax.grad(loss, rule=rule)(W, X, Y))
