@@ -157,6 +157,18 @@ def test_values_that_are_not_differentiated_are_known(rule):
         jax.jit(dendrax.grad(asks_python, rule=rule))(*args)
 
 
+@pytest.mark.parametrize("rule", [ZIL(), IL(3)], ids=repr)
+def test_an_array_of_a_number_is_an_array(rule):
+    def fun(w):
+        t, half = jnp.asarray(2), jnp.asarray(0.5)
+        assert isinstance(t, jax.Array) and isinstance(half + 1, jax.Array)
+        scale = (t + 1).astype(float) * half if t > 1 else half
+        return jnp.sum(jnp.tanh(jnp.arange(3.0) @ w * scale) @ w)
+
+    plain = lambda w: jnp.sum(jnp.tanh(jnp.arange(3.0) @ w * 1.5) @ w)
+    assert same(*(dendrax.grad(f, rule=rule)(W) for f in (fun, plain)))
+
+
 def test_known_values_are_computed_when_asked_only():
     """A long chain of operations on data, without recursion; nothing with an effect is repeated."""
     calls = []

@@ -102,6 +102,14 @@ class _Operation:
             self.found = found if self.primitive.multiple_results else [found]
 
 
+class _Number(_Operation):
+    """A number of Python that is to become an array."""
+
+    def run(self) -> None:
+        with _compat.set_current_trace(self.trace):
+            self.found = [self.trace.stage_value(self.args[0])]
+
+
 class Stager(Follower):
     """Writes every operation into the program that JAX's own trace ``inside`` makes."""
 
@@ -116,7 +124,10 @@ class Stager(Follower):
         return value.slot if self.follows(value) else value
 
     def stage_value(self, val: Any) -> Any:
-        return val
+        if isinstance(val, jax.Array):  # also one that is traced
+            return val
+        number = _Number(self.parent, None, [val], {})
+        return KnownValue(self, self.inside.stage_value(val), number, 0)
 
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
         found = self.inside.process_primitive(primitive, list(map(self.staged, args)), params)
