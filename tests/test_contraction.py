@@ -8,7 +8,8 @@ from jax import lax
 
 import dendrax
 from dendrax import _compat
-from dendrax.local import Applied, Contraction, is_contraction
+from dendrax.local import Applied, is_contraction
+from dendrax.walk._regions import run_fast
 
 # shapes of the operands, and their contracted axes
 CASES = {
@@ -38,7 +39,7 @@ def test_the_message_is_jaxs(case, free):
     graph = dendrax.trace(product, *operands, argnums=(0, 1))
     (operation,) = filter(is_contraction, operations(graph))
     active = [k == free for k in (0, 1)]
-    ours = Contraction.prepare(operation, operands, active)
+    ours = run_fast(operation, operands, active).sender
     pair = lambda x: product(x, operands[1]) if free == 0 else product(operands[0], x)
     value, pullback = jax.vjp(pair, operands[free])
     error = jnp.cos(value)
@@ -62,7 +63,7 @@ def test_both_operands_get_their_message():
     a, error = (jnp.asarray(rng.normal(size=(3, 3))) for _ in range(2))
     (operation,) = operations(dendrax.trace(square, a))
     message = _compat.new_sum(jax.typeof(a))
-    Contraction.prepare(operation, [a, a], [True, True]).send([error], [message, message])
+    run_fast(operation, [a, a], [True, True]).sender.send([error], [message, message])
     expected = jax.vjp(square, a)[1](error)[0]
     np.testing.assert_allclose(_compat.summed(message), expected, rtol=1e-12)
 

@@ -8,8 +8,9 @@ from jax import lax
 
 import dendrax
 from dendrax import IL, FixedPrediction, _compat
-from dendrax.local import Convolution, is_convolution
+from dendrax.local import is_convolution
 from dendrax.walk import _regions
+from dendrax.walk._regions import run_fast
 from tests.sampling import rotating
 from tests.test_contraction import operations
 
@@ -74,12 +75,12 @@ def test_prediction_and_message_are_jaxs(layout, setting):
 
     @jax.jit
     def both(image, kernel):
-        ours = Convolution.prepare(operation, [image, kernel], [True, True])
+        run = run_fast(operation, [image, kernel], [True, True])
         expected, pullback = jax.vjp(convolve, image, kernel)
         error = jnp.cos(expected)
         sums = [_compat.new_sum(jax.typeof(value)) for value in (image, kernel)]
-        ours.send([error], sums)
-        found = ours(image), *map(_compat.summed, sums)
+        run.sender.send([error], sums)
+        found = *run.outputs, *map(_compat.summed, sums)
         return found, (expected, *pullback(error))
 
     for found, expected in zip(*both(image, kernel), strict=True):

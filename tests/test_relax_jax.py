@@ -141,9 +141,13 @@ def jaxpr_of(rule, name="cnn"):
 
 
 def equations(jaxpr):
+    """Those that run on a CPU."""
     for eqn in jaxpr.eqns:
         yield eqn
-        for value in eqn.params.values():
+        values = list(eqn.params.values())
+        if eqn.params.get("branches_platforms"):
+            values = [eqn.params["branches"][eqn.params["branches_platforms"].index(("cpu",))]]
+        for value in values:
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns"):
                 yield from equations(inner)

@@ -6,13 +6,13 @@ What enters: a function and its inputs. What leaves: its outputs and its way bac
 
 - `Equation`, `Constant`: functions of vertices. `Applied`: a primitive with its parameters.
 - `differentiate`, `Pullback`, `Linear`: a function's pullback, term by term on sums kept as JAX
-  keeps them. `Contraction`, `Convolution`: those of products, for loops.
+  keeps them. `Contraction`, `Convolution`: those of products, for loops on a CPU; `ByPlatform`:
+  these there, and JAX's own on every other platform.
 - `Circuit`: messages as terms, for Z-IL's dynamics.
 """
 
 from dendrax.local._contraction import Contraction as Contraction
 from dendrax.local._contraction import is_contraction as is_contraction
-from dendrax.local._convolution import IMAGE as IMAGE
 from dendrax.local._convolution import Convolution as Convolution
 from dendrax.local._convolution import is_convolution as is_convolution
 from dendrax.local._explain import cannot_differentiate as cannot_differentiate
@@ -27,4 +27,6 @@ from dendrax.local._linear import Reach as Reach
 from dendrax.local._linear import differentiate as differentiate
 from dendrax.local._linear import differentiate_primitive as differentiate_primitive
 from dendrax.local._linear import reach as reach
+from dendrax.local._platform import ByPlatform as ByPlatform
+from dendrax.local._platform import on_cpu as on_cpu
 from dendrax.local._terms import Circuit as Circuit

@@ -2,12 +2,13 @@
 
 The message of ``x @ w`` to ``x`` is ``error @ w.T``. In a small network, transposing the weight
 anew in each step of the loop costs a tenth of the whole; turned here it is an operation of its own,
-which a loop takes out of its body where the weight does not move.
+which a loop takes out of its body where the weight does not move. That is so on a CPU: see
+`dendrax.local._platform`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dendrax import _compat
 from dendrax.local._linear import Applied
+from dendrax.local._platform import laid_out
 
 Axes = tuple[int, ...]
 
@@ -41,24 +42,17 @@ class Contraction:
     received: Axes
 
     @classmethod
-    def prepare(
-        cls, operation: Applied, operands: Sequence[Any], active: Sequence[int]
-    ) -> Contraction:
-        """Turn what the messages to the ``active`` operands need."""
+    def prepare(cls, operation: Applied, operands: Sequence[Any], received: Axes) -> Contraction:
+        """Turn what the messages need."""
         ndims = tuple(jax.typeof(value).ndim for value in operands)
         dtypes = tuple(jax.typeof(value).dtype for value in operands)
         settings = _Settings(operation, ndims, dtypes)
-        received = tuple(k for k in (0, 1) if active[k])
-        return cls([settings.turned(1 - k, operands[1 - k]) for k in received], settings, received)
+        others = [laid_out(settings.turn(1 - k), operands[1 - k])[0] for k in received]
+        return cls(others, settings, received)
 
-    def send(self, errors: Sequence[Any], sums: Sequence[_compat.Sum]) -> None:
-        """Add the messages ε ∂μ/∂x to the sums at the operands."""
-        for k, other, total in zip(self.received, self.others, sums, strict=True):
-            total.accum(self.settings.message(k, other, errors[0]))
-
-    def reach(self, errors: Sequence[bool]) -> list[bool]:
-        """An error of the product reaches both operands."""
-        return [bool(errors[0])] * len(self.received)
+    def message(self, k: int, error: Any) -> Any:
+        """ε ∂μ/∂x for operand ``k``."""
+        return self.settings.message(k, self.others[self.received.index(k)], error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +71,9 @@ class _Settings:
         """The contracted axes of an operand, in the order of the other's."""
         return tuple(self.operation.params["dimension_numbers"][0][k])
 
-    def turned(self, k: int, operand: Any) -> Any:
-        return jnp.transpose(operand, (*self.kept(k), *self.contracted(k)))
+    def turn(self, k: int) -> Callable[[Any], list[Any]]:
+        """What brings an operand into place."""
+        return lambda operand: [jnp.transpose(operand, (*self.kept(k), *self.contracted(k)))]
 
     def message(self, k: int, other: Any, error: Any) -> Any:
         """ε ∂μ/∂x for operand ``k``, given the other one turned."""

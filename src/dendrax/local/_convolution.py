@@ -10,7 +10,8 @@ slower than outside. So the kernel is brought into place, once before the loop i
 
 Where the kernel learns in the loop its own message has the same trouble, and the same cure.
 
-The operation enters, with its image and its kernel; the result and the way back leave.
+The operation enters, with its image and its kernel; the result and the way back leave. On other
+platforms than a CPU the operation runs as it is: see `dendrax.local._platform`.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dendrax import _compat
 from dendrax.local._contraction import moved_back
 from dendrax.local._linear import Applied
+from dendrax.local._platform import laid_out
 
 IMAGE, KERNEL = 0, 1
 
@@ -42,11 +43,17 @@ def is_convolution(operation: Applied) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Settings:
-    """What of a convolution is not an array: its parameters, and which inputs get a message."""
+    """What of a convolution is not an array: its parameters."""
 
     params: dict[str, Any]
     image: Any  # its type
-    received: tuple[int, ...]
+
+    def turn(self, kernel: Any) -> list[Any]:
+        """The kernel in place for the prediction, and for the message."""
+        out, into, *spatial = self.params["dimension_numbers"].rhs_spec
+        placed = jnp.transpose(kernel, (*spatial, into, out))
+        flipped = _swap_channels(placed, self.params["feature_group_count"])
+        return [placed, jnp.flip(flipped, tuple(range(len(spatial))))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,27 +70,17 @@ class Convolution:
 
     @classmethod
     def prepare(
-        cls, operation: Applied, inputs: Sequence[Any], active: Sequence[int]
+        cls, operation: Applied, inputs: Sequence[Any], received: tuple[int, ...]
     ) -> Convolution:
         """Bring the kernel into place, for both directions."""
         params, kernel = operation.params, inputs[KERNEL]
-        received = tuple(k for k in (IMAGE, KERNEL) if active[k])
-        settings = _Settings(params, jax.typeof(inputs[IMAGE]), received)
-        out, into, *spatial = params["dimension_numbers"].rhs_spec
-        kernel = jnp.transpose(kernel, (*spatial, into, out))
-        flipped = _swap_channels(kernel, params["feature_group_count"])
-        flipped = jnp.flip(flipped, tuple(range(len(spatial))))
-        return cls(settings, kernel, flipped, inputs[IMAGE] if KERNEL in received else None)
+        settings = _Settings(params, jax.typeof(inputs[IMAGE]))
+        placed, flipped = laid_out(settings.turn, kernel)
+        return cls(settings, placed, flipped, inputs[IMAGE] if KERNEL in received else None)
 
-    def send(self, errors: Sequence[Any], sums: Sequence[_compat.Sum]) -> None:
-        """Add the messages ε ∂μ/∂x to the sums at the image and at the kernel."""
-        for k, total in zip(self.settings.received, sums, strict=True):
-            message = self.message if k == IMAGE else self.kernel_message
-            total.accum(message(errors[0]))
-
-    def reach(self, errors: Sequence[bool]) -> list[bool]:
-        """An error of the result reaches both inputs."""
-        return [bool(errors[0])] * len(self.settings.received)
+    def message(self, k: int, error: Any) -> Any:
+        """ε ∂μ/∂x for the image or the kernel, in the layout of the user."""
+        return self.image_message(error) if k == IMAGE else self.kernel_message(error)
 
     @property
     def params(self) -> dict[str, Any]:
@@ -103,8 +100,8 @@ class Convolution:
         )
         return _channels_back(result, specs.out_spec)
 
-    def message(self, error: Any) -> Any:
-        """ε ∂μ/∂image, in the layout of the user."""
+    def image_message(self, error: Any) -> Any:
+        """ε ∂μ/∂image."""
         p, specs = self.params, self.params["dimension_numbers"]
         message = self._convolve(
             _channels_last(error, specs.out_spec),
@@ -117,7 +114,7 @@ class Convolution:
         return _channels_back(message, specs.lhs_spec)
 
     def kernel_message(self, error: Any) -> Any:
-        """ε ∂μ/∂kernel, in the layout of the user: a convolution of the image with the error."""
+        """ε ∂μ/∂kernel: a convolution of the image with the error."""
         p, specs = self.params, self.params["dimension_numbers"]
         image = jnp.swapaxes(_channels_last(self.image, specs.lhs_spec), 0, -1)
         message = _convolve(

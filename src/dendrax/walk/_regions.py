@@ -14,14 +14,15 @@ import jax
 
 from dendrax import _compat
 from dendrax.local import (
-    IMAGE,
     Applied,
+    ByPlatform,
     Contraction,
     Convolution,
     differentiate_primitive,
     explaining,
     is_contraction,
     is_convolution,
+    on_cpu,
 )
 from dendrax.walk._body import Program, active_only, made_once, region_run, with_constants
 from dendrax.walk._scan import run_scan, run_while
@@ -249,17 +250,20 @@ def run_exactly(operation: Applied, values: Sequence[Any], active: Sequence[int]
 
 
 def run_fast(operation: Applied, values: Sequence[Any], active: Sequence[int]) -> Run:
-    """The same for use in loops: what products and convolutions read is put in place by itself, so
-    that it is taken out of the loop where it does not move."""
-    own = [sum(active)]
+    """The same for use in loops: on a CPU what products and convolutions read is put in place by
+    itself, so that it is taken out of the loop where it does not move."""
+    received = tuple(k for k, flag in enumerate(active) if flag)
     if is_contraction(operation):
-        return Run(
-            operation(*values), own, Contraction.prepare(operation, values, active), operation
-        )
-    if is_convolution(operation):
-        convolution = Convolution.prepare(operation, values, active)
-        return Run([convolution(values[IMAGE])], own, convolution, operation)
-    return run_exactly(operation, values, active)
+        outputs = operation(*values)
+        turned = Contraction.prepare(operation, values, received)
+    elif is_convolution(operation):
+        image, kernel = values
+        turned = Convolution.prepare(operation, values, received)
+        outputs = [on_cpu(turned, lambda image: operation(image, kernel)[0], image)]
+    else:
+        return run_exactly(operation, values, active)
+    way = ByPlatform.prepare(turned, operation, values, received)
+    return Run(outputs, [len(received)], way, operation)
 
 
 class _Exact(Linearise):
