@@ -10,7 +10,12 @@ import pytest
 
 import dendrax
 from dendrax import BP, IL, ZIL, ErrorPC, FixedPrediction, IncrementalPC
+from dendrax.certify.audit import relaxation_step
+from dendrax.graph import Port
+from dendrax.inference import clamp_for, relaxed_graph, view_of
 from dendrax.models import problem
+from dendrax.vertices import unrolled
+from tests.compare import close
 from tests.sampling import rotating
 
 LOCAL = {
@@ -186,3 +191,112 @@ def test_the_table_names_what_is_read():
     one = dendrax.audit(deep, args[0][:2], args[1], rule=BP())
     assert "dot_general, x; far away: dot_general_1, w[1]</td>" in one._repr_html_()
     assert one.verdict == "NOT local: 1 update reads what is far away"
+
+
+# ---- what is audited is what runs ----------------------------------------------------------------
+
+RELAXING = [IL(), IL(levelled=True), FixedPrediction(), IncrementalPC(), ErrorPC()]
+
+
+@dendrax.vertex
+def cell(w, h, x):
+    return jnp.tanh(h @ w + x)
+
+
+def recurrent(w, xs):
+    h, _ = jax.lax.scan(lambda h, x: (cell(w["h"], h, x), None), jnp.ones((2, 3)), xs)
+    return jnp.sum((h @ w["o"]) ** 2)
+
+
+def recurrent_arguments():
+    return {"h": jnp.eye(3) / 2, "o": jnp.ones((3, 1))}, jnp.cos(jnp.arange(24.0)).reshape(4, 2, 3)
+
+
+def first_step(rule, graph):
+    """What the step that is audited moves, by name, and what is learned from it."""
+    shown = relaxed_graph(rule, graph)
+    step, (forward, state) = relaxation_step(
+        rule, shown, graph.call.leaves(), clamp_for(graph, None)
+    )
+    start, *_ = step(forward, jax.tree.map(lambda aval: jnp.zeros(aval.shape, aval.dtype), state))
+    _, after, _ = step(forward, start)
+    view = view_of(shown)
+    moved = getattr(after, "x", after)
+    return {view.vertex(n).name: moved[n] for n in view.nodes}, step(forward, after)[2]
+
+
+@pytest.mark.parametrize("rule", RELAXING, ids=repr)
+def test_the_step_that_is_audited_is_the_one_that_runs(rule):
+    args = [jnp.eye(3) * 0.5] * 4, jnp.cos(jnp.arange(6.0)).reshape(2, 3)
+    graph = dendrax.trace(deep, *args, vertices=rule.vertices)
+    x, gradient = first_step(rule, graph)
+    what = "epsilon" if isinstance(rule, FixedPrediction | ErrorPC) else "x"
+    result = dendrax.run(graph, dataclasses.replace(rule, num_steps=1), record=what)
+    assert set(x) == {v.name for v in result.graph.nodes}
+    for name, value in x.items():
+        assert close(value, getattr(result, what)[1][name])
+    learned = [gradient[Port(leaf.index)] for leaf in view_of(result.graph).graph.parameters]
+    assert close(learned, result.gradient)
+
+
+def test_the_vertices_that_are_audited_are_the_steps_of_the_loops_that_run():
+    args = recurrent_arguments()
+    graph = dendrax.trace(recurrent, *args, vertices="marked")
+    x, _ = first_step(IL(), unrolled(graph))
+    result = dendrax.run(graph, IL(num_steps=1), record="x")
+    assert set(x) == {f"scan[{t}]/cell" for t in range(4)}
+    assert all(close(value, result.x[1][name]) for name, value in x.items())
+
+
+def test_what_runs_instead_is_said():
+    args = recurrent_arguments()
+    found = dendrax.audit(recurrent, *args, rule=IL(), vertices="marked")
+    assert found.local and "for each step of a loop" in str(found)
+    assert "for each step of a loop" in found._repr_html_()
+    assert "full dynamics" in dendrax.audit(recurrent, *args, rule=ZIL()).note
+    for rule in (IL(), IL(levelled=True), BP()):
+        assert audit("mlp", rule).note == ""
+    assert dendrax.audit(recurrent, *args, rule=IL(levelled=True), vertices="marked").note == ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Spy(IL):
+    """IL whose first value node reads what its network knows of the others."""
+
+    secret: str = "values"
+
+    def step(self, net, state):
+        after = super().step(net, state)
+        first, *_ = after.x
+        return after._replace(x={**after.x, first: after.x[first] + jnp.mean(self.read(net))})
+
+    def read(self, net):
+        if self.secret == "values":
+            return list(net.values.values())[-1]
+        if self.secret == "leaves":
+            return net.leaves[4]
+        if self.secret == "arguments":
+            return net.view.graph.call.leaves()[4]
+        return net.outputs[0] if self.secret == "outputs" else net.clamp.targets[0]
+
+
+@pytest.mark.parametrize(
+    ("secret", "far"),
+    {
+        "values": "layer(w[4])",
+        "leaves": "w[4]",
+        "arguments": "w[4]",
+        "outputs": "w[5]",
+        "targets": "output",
+    }.items(),
+)
+def test_a_rule_that_reads_past_its_state_is_caught(secret, far):
+    def output(w, x):
+        for u in w[:-1]:
+            x = jnp.tanh(x @ u)
+        return x @ w[-1]
+
+    args = [jnp.eye(3) / (k + 1) for k in range(6)], jnp.ones((2, 3))
+    assert dendrax.audit(output, *args, rule=IL()).local
+    (offender,) = dendrax.audit(output, *args, rule=Spy(secret=secret)).offenders
+    assert offender.name == "layer(w[0])" and far in offender.far

@@ -66,7 +66,7 @@ def test_zil_dynamics_on_marked_and_layer_vertices():
         assert close(dendrax.run(graph, ZIL()).gradient, expected)
 
 
-def test_a_mark_inside_a_scan_is_one_value_node_per_time_step():
+def test_a_mark_inside_a_scan_is_one_value_node():
     @dendrax.vertex
     def cell(w, h, x):
         return jnp.tanh(h @ w + x)
@@ -77,7 +77,7 @@ def test_a_mark_inside_a_scan_is_one_value_node_per_time_step():
 
     args = jnp.eye(3) / 2, jnp.asarray(np.random.default_rng(1).normal(size=(4, 5, 3)))
     graph = dendrax.trace(loss, *args, vertices="marked")
-    assert names(graph) == [f"scan[{t}]/cell" for t in range(4)]
+    assert names(graph) == ["scan/cell"] and graph.nodes[0].outputs[0].shape == (4, 5, 3)
 
     def by_hand(w, xs):
         h = jnp.zeros((5, 3))
@@ -170,3 +170,51 @@ def test_not_a_function():
         TypeError, match=r"(?s)dendrax.vertex: expected a function.*Mark the function"
     ):
         dendrax.vertex(3)
+
+
+def branching(condition, wrap):
+    """A mark inside ``cond``, behind one that is seen."""
+    layer = dendrax.vertex(lambda w, x: jnp.tanh(x @ w))
+
+    def loss(ws, x):
+        h = jax.lax.cond(condition(x), wrap(layer), lambda w, x: jnp.sin(x @ w), ws[1], x)
+        return jnp.sum(layer(ws[0], h) @ ws[0])
+
+    return loss
+
+
+def with_a_rule_of_its_own(layer):
+    own = jax.custom_vjp(layer)
+    own.defvjp(
+        lambda w, x: (layer(w, x), (w, x)), lambda kept, error: jax.vjp(layer, *kept)[1](error)
+    )
+    return own
+
+
+@pytest.mark.parametrize("vertices", ["marked", "layer"])
+def test_a_mark_inside_cond_is_no_value_node_and_says_so(vertices):
+    loss = branching(lambda x: x[0, 0] > 0, lambda layer: layer)
+    args = [jnp.eye(3), jnp.eye(3) / 2], jnp.ones((2, 3))
+    with pytest.warns(UserWarning, match=r"'function' is inside cond \(.*test_marks.py.*no value"):
+        graph = dendrax.trace(loss, *args, vertices=vertices)
+    assert names(graph).count("function") == 1
+    dendrax.trace(loss, *args, vertices="primitive")  # where marks mean nothing, nothing is said
+    dendrax.grad(loss)(*args)
+
+
+def test_a_mark_inside_a_custom_rule_is_no_value_node_and_says_so():
+    layer = dendrax.vertex(lambda w, x: jnp.tanh(x @ w))
+    own = with_a_rule_of_its_own(layer)
+    args = jnp.eye(3), jnp.ones((2, 3))
+    with pytest.warns(UserWarning, match=r"'function' is inside custom_vjp.*Mark a function that"):
+        graph = dendrax.trace(
+            lambda w, x: jnp.sum(layer(w, own(w, x)) @ w), *args, vertices="marked"
+        )
+    assert names(graph) == ["function"]
+    with pytest.raises(
+        ValueError, match=r"no value node. And the marked function 'function' is in"
+    ):
+        dendrax.trace(lambda w, x: jnp.sum(own(w, x) @ w), *args, vertices="marked")
+    outer = dendrax.vertex(own)
+    graph = dendrax.trace(lambda w, x: jnp.sum(outer(w, x) @ w), *args, vertices="marked")
+    assert len(graph.nodes) == 1

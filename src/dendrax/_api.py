@@ -42,7 +42,6 @@ from dendrax.tracing import (
     Call,
     check_parameters,
     check_scalar,
-    flatten,
     flatten_arguments,
     flatten_models,
     normalise_argnums,
@@ -342,10 +341,8 @@ def trace(
     arguments = flatten_models(fun, args, argnums)
     assert arguments.opened is not None
     graph, call = trace_call(without_aux(fun, has_aux), arguments, arguments.opened.argnums)
-    flat = checked(flatten(replace(checked(graph), call=call)))
-    if vertices is None:
-        return flat
-    return replace(checked(with_vertices(flat, vertices)), chosen=vertices)
+    shown = with_vertices(replace(checked(graph), call=call), vertices or "primitive")
+    return replace(shown, chosen=vertices)
 
 
 @public("dendrax.level")

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax._src import config, distributed
 from jax._src.ad_util import Zero, zeros_like_aval
-from jax._src.core import EvalTrace, is_literalable, trace_state_clean
+from jax._src.core import EvalTrace, is_literalable, trace_state_clean, unmapped_aval
 from jax._src.core import Trace as Trace
 from jax._src.core import set_current_trace as set_current_trace
 from jax._src.core import take_current_trace as take_current_trace
@@ -122,6 +122,11 @@ def is_aval(value: Any) -> bool:
     return hasattr(value, "to_tangent_aval")
 
 
+def stacked_aval(aval: Any, length: int) -> Any:
+    """The type of so many values of type ``aval``, stacked along a new first axis."""
+    return unmapped_aval(length, 0, aval)
+
+
 def called_jaxpr(params: dict[str, Any]) -> ClosedJaxpr:
     """The jaxpr that a ``jit`` (or another call) carries."""
     return closed(params["jaxpr" if "jaxpr" in params else "call_jaxpr"])
@@ -191,13 +196,18 @@ def live_equations(eqns: Sequence[JaxprEqn], outvars: Sequence[Atom]) -> list[Ja
     return kept[::-1]
 
 
-def dependencies(jaxpr: Jaxpr, given: Sequence[int] | None = None) -> list[int]:
-    """For each result, a bit mask of the arguments that it depends on. Looks into inner jits.
+def dependencies(
+    jaxpr: Jaxpr, given: Sequence[int] | None = None, *, into_branches: bool = False
+) -> list[int]:
+    """For each result, a bit mask of the arguments that it depends on. Looks into inner jits, and
+    if asked into the branches of a ``cond``.
 
-    ``given`` are the masks of the arguments themselves; by default argument ``i`` has bit ``i``.
+    ``given`` are the masks of the constants and the arguments; by default argument ``i`` has bit
+    ``i``, and constants have none.
     """
-    given = [1 << i for i in range(len(jaxpr.invars))] if given is None else given
-    masks: dict[Any, int] = dict(zip(jaxpr.invars, given, strict=True))
+    if given is None:
+        given = [0] * len(jaxpr.constvars) + [1 << i for i in range(len(jaxpr.invars))]
+    masks: dict[Any, int] = dict(zip([*jaxpr.constvars, *jaxpr.invars], given, strict=True))
 
     def read(atom: Any) -> int:
         return masks.get(atom, 0) if isinstance(atom, Var) else 0
@@ -205,11 +215,31 @@ def dependencies(jaxpr: Jaxpr, given: Sequence[int] | None = None) -> list[int]:
     for eqn in jaxpr.eqns:
         sources = list(map(read, eqn.invars))
         if eqn.primitive.name in JIT_PRIMITIVES:
-            found = dependencies(called_jaxpr(eqn.params).jaxpr, sources)
+            inner = called_jaxpr(eqn.params).jaxpr
+            found = dependencies(inner, _inside(inner, sources), into_branches=into_branches)
+        elif eqn.primitive.name == "cond" and into_branches:
+            index, *rest = sources
+            branches = [closed.jaxpr for closed in eqn.params["branches"]]
+            each = [dependencies(b, _inside(b, rest), into_branches=True) for b in branches]
+            found = [
+                functools.reduce(int.__or__, masks, index) for masks in zip(*each, strict=True)
+            ]
         else:
             found = [functools.reduce(int.__or__, sources, 0)] * len(eqn.outvars)
         masks.update(zip(eqn.outvars, found, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
+
+
+def _inside(jaxpr: Jaxpr, masks: Sequence[int]) -> list[int]:
+    """The masks of the constants and the arguments of an inner program."""
+    return [*[0] * len(jaxpr.constvars), *masks]
+
+
+def inner_programs(params: dict[str, Any]) -> list[Jaxpr]:
+    """The programs among the parameters of an equation."""
+    given = [item for v in params.values() for item in (v if isinstance(v, tuple) else (v,))]
+    found = [item for item in given if isinstance(item, (Jaxpr, ClosedJaxpr))]
+    return [item.jaxpr if isinstance(item, ClosedJaxpr) else item for item in found]
 
 
 def carries_function(params: dict[str, Any]) -> bool:
@@ -244,10 +274,8 @@ def is_debugging(eqn: JaxprEqn) -> bool:
 
 def has_effects(primitive: Any, params: dict[str, Any]) -> bool:
     """Whether an operation does more than to compute its results."""
-    given = [item for v in params.values() for item in (v if isinstance(v, tuple) else (v,))]
-    inner = [item for item in given if isinstance(item, (Jaxpr, ClosedJaxpr))]
     watches = primitive.name in ("io_callback", "debug_callback", "debug_print")
-    return watches or any(jaxpr.effects for jaxpr in inner)
+    return watches or any(jaxpr.effects for jaxpr in inner_programs(params))
 
 
 def has_references(primitive: Any, avals: Sequence[Any]) -> bool:
@@ -319,6 +347,18 @@ def new_sum(aval: Any) -> Sum:
     """An empty sum of messages to a value of type ``aval``."""
     tangent = aval.to_tangent_aval()
     return Sum(tangent.to_ct_aval() if hasattr(tangent, "to_ct_aval") else tangent)
+
+
+class Terms(Sum):
+    """Messages as the terms that JAX would add up, in that order, and not added up."""
+
+    def __init__(self, aval: Any):
+        super().__init__(new_sum(aval).aval)
+        self.terms: list[Any] = []
+
+    def accum(self, x: Any) -> None:
+        if x is not None and type(x) is not Zero:
+            self.terms.append(x)
 
 
 def summed(messages: Sum | None) -> Any:

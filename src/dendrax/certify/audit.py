@@ -21,22 +21,33 @@ import jax.numpy as jnp
 
 from dendrax import _compat
 from dendrax._api import check_rule, trace
-from dendrax.graph import Edge, Graph, Port, level_graph
+from dendrax.graph import (
+    Cone,
+    Edge,
+    Graph,
+    Port,
+    Quotient,
+    level_graph,
+    moving_vertices,
+    operations_of,
+)
 from dendrax.inference import (
     Clamp,
+    Cuts,
     Dynamics,
     Hold,
     Network,
     Values,
     clamp_for,
     evaluate,
+    keeps_step,
     network_of,
     relaxed_graph,
     view_of,
 )
 from dendrax.rules import ZIL, Rule
 from dendrax.support import Vertices, html_table, public
-from dendrax.vertices import Group, moving_vertices
+from dendrax.vertices import unrolled
 from dendrax.walk import handed_on, record, send_back
 
 # Where a quantity is: at a vertex (by index), or in the delay line on an edge.
@@ -46,6 +57,13 @@ MOST_NAMES = 6  # of each sort, in a line of the table
 TRANSPORT = (
     "(dmu/dx, the slope of a vertex's own function, counts as read at the vertex itself: "
     "weight transport is not seen.)"
+)
+WAVE = (
+    "One time step of the full dynamics. Where nothing is recorded their wave runs instead: each "
+    "vertex once, with the same result."
+)
+UNROLLED = (
+    "There is a vertex for each step of a loop here. What runs is one vertex for all its steps."
 )
 _SHARED: frozenset[Place] = frozenset({SHARED})
 
@@ -82,10 +100,12 @@ class Audit:
 
     - ``local``: whether every update reads only its neighbourhood.
     - ``offenders``: the updates that do not.
+    - ``note``: in what the step that is audited differs from the program that runs, if it does.
     """
 
     rule: Rule
     updates: tuple[Update, ...]
+    note: str = ""
 
     @property
     def local(self) -> bool:
@@ -102,7 +122,8 @@ class Audit:
             answer = "yes" if update.local else "NO"
             reads = f"{update.name:<{width}}  {update.kind:<10}  {answer:<5}  {update.listing()}"
             lines.append(reads.rstrip())
-        return "\n".join([*lines, TRANSPORT, f"{self.rule}: {self.verdict}"])
+        notes = [f"({self.note})"] if self.note else []
+        return "\n".join([*lines, TRANSPORT, *notes, f"{self.rule}: {self.verdict}"])
 
     @property
     def verdict(self) -> str:
@@ -120,7 +141,8 @@ class Audit:
             (update.name, update.kind, "yes" if update.local else "NO", update.listing())
             for update in self.updates
         ]
-        below = f"{TRANSPORT} {self.rule}: {self.verdict}"
+        note = f" ({self.note})" if self.note else ""
+        below = f"{TRANSPORT}{note} {self.rule}: {self.verdict}"
         return html_table("", ("update", "of a", "local", "reads"), rows, below=below)
 
 
@@ -175,8 +197,15 @@ def audit(
     """
     check_rule(rule)
     chosen = vertices or rule.vertices
-    graph = trace(fun, *args, argnums=argnums, has_aux=has_aux, vertices=chosen)
-    leaves = graph.call.leaves()
+    shown = trace(fun, *args, argnums=argnums, has_aux=has_aux, vertices=chosen)
+    graph = unrolled(shown)
+    notes = [WAVE] if rule.is_wave and rule.keeps_time else []
+    notes += [UNROLLED] if graph is not shown and not keeps_step(rule) else []
+    found = _audit_rule(rule, graph, graph.call.leaves())
+    return replace(found, note=" ".join(notes))
+
+
+def _audit_rule(rule: Rule, graph: Graph, leaves: Sequence[Any]) -> Audit:
     clamp = clamp_for(graph, None)
     if not clamp.holds():
         clamp = Hold([_zeros(graph, port) for port in graph.outputs])
@@ -196,6 +225,19 @@ def _zeros(graph: Graph, port: Port) -> Any:
 
 
 def _audit_relaxation(rule: Rule, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
+    step, args = relaxation_step(rule, graph, leaves, clamp)
+    at = _places_of_operations(graph)
+    owned = dict(zip(map(Port, operations_of(graph).leaves), leaves, strict=True))
+    if isinstance(clamp, Hold):
+        owned.update(zip(operations_of(graph).outputs, clamp.targets, strict=True))
+    return _audit_step(rule, _Surroundings(graph), step, args, at, owned)
+
+
+def relaxation_step(
+    rule: Rule, graph: Graph, leaves: Sequence[Any], clamp: Clamp
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The start, one step and the learning of a rule that relaxes, as a function of the values of
+    all operations and the state; and the types of these."""
     view = view_of(graph)
 
     def network(forward: Values) -> Network:
@@ -211,9 +253,7 @@ def _audit_relaxation(rule: Rule, graph: Graph, leaves: Sequence[Any], clamp: Cl
         return rule.start(net), rule.step(net, state), rule.gradient(net, state)
 
     forward = evaluate(view.graph, leaves)
-    state = jax.eval_shape(start, forward)
-    at = _places_of_operations(graph)
-    return _audit_step(rule, _Surroundings(graph), step, (forward, state), at)
+    return step, (forward, jax.eval_shape(start, forward))
 
 
 def _still(graph: Graph, forward: Values, nodes: Iterable[Port]) -> list[Port]:
@@ -248,11 +288,8 @@ def _audit_backward(rule: Rule, graph: Graph, leaves: Sequence[Any], clamp: Clam
     active = [operations.carries(Port(leaf)) for leaf in operations.leaves]
 
     def step(forward: Values) -> Values:
-        def seen(port: Port, mu: Any) -> Any:
-            return handed_on(mu, forward[port]) if port in given else mu
-
         def function(*leaves: Any) -> list[Any]:
-            env = evaluate(operations, leaves, cut=seen)
+            env = evaluate(operations, leaves, cuts=Cuts({p: forward[p] for p in given}, handed_on))
             return [env[port] for port in operations.outputs]
 
         inputs = [forward[Port(leaf)] for leaf in operations.leaves]
@@ -267,17 +304,14 @@ def _audit_backward(rule: Rule, graph: Graph, leaves: Sequence[Any], clamp: Clam
 
 def _places_of_operations(graph: Graph) -> Mapping[int, set[Place]]:
     """For each operation the vertices to which it belongs: one, or all that share it."""
-    if graph.detail is None:
+    if not isinstance(graph, Quotient):
         return {v.index: {v.index} for v in graph}
-    operations = graph.detail.graph
-    places: dict[int, set[Place]] = {v.index: set() for v in operations}
-    for index, shown in graph.detail.copies.items():
-        places[index].add(shown)
+    places: dict[int, set[Place]] = {v.index: set() for v in graph.operations}
     for v in graph:
-        if isinstance(v.function, Group):
-            for member in v.function.vertices:
+        if isinstance(v.function, Cone):
+            for member in v.function.members:
                 places[member.index].add(v.index)
-    for port, shown in graph.detail.nodes.items():
+    for port, shown in graph.at.items():
         places[port.vertex] = {shown.vertex}
     return places
 
@@ -291,12 +325,21 @@ def _audit_step(
     step: Callable[..., Any],
     args: tuple[Any, ...],
     at: Mapping[int, set[Place]],
+    owned: Mapping[Port, Any] | None = None,
 ) -> Audit:
-    """Trace a step and see what each of its results reads."""
+    """Trace a step and see what each of its results reads.
+
+    ``owned`` are the arrays that a rule could lay its hands on past the arguments of the step.
+    """
     jaxpr, results = jax.make_jaxpr(step, return_shape=True)(*args)
-    sources = [_places(path, at) for path, _ in jax.tree_util.tree_leaves_with_path(args)]
+    owners: dict[int, set[Place]] = {}
+    for port, value in (owned or {}).items():
+        owners.setdefault(id(value), set()).update(at[port.vertex])
+    sources = [owners.get(id(value), set()) for value in jaxpr.consts]
+    sources += [_places(path, at) for path, _ in jax.tree_util.tree_leaves_with_path(args)]
     reads: dict[Place, set[frozenset[Place]]] = {}
-    masks = _compat.dependencies(jaxpr.jaxpr)
+    bits = [1 << i if places else 0 for i, places in enumerate(sources)]
+    masks = _compat.dependencies(jaxpr.jaxpr, bits, into_branches=True)
     for (path, _), mask in zip(jax.tree_util.tree_leaves_with_path(results), masks, strict=True):
         found = {frozenset(places) for i, places in enumerate(sources) if mask >> i & 1}
         for place in _places(path, at):

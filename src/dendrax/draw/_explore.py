@@ -43,9 +43,10 @@ from dendrax.draw._structure import (
     type_text,
 )
 from dendrax.graph import Edge, Graph, LevelledGraph, Vertex
-from dendrax.inference import Clamp, Result, clamp_for, flat_target, size
+from dendrax.inference import Clamp, Result, clamp_for, flat_target, keeps_step, size
 from dendrax.rules import ZIL, Rule
 from dendrax.support import Vertices, complain, public
+from dendrax.vertices import unrolled
 
 MAX_STEPS = 100_000  # of a record; a page shows fewer
 MOST_DYNAMICS = 150  # vertices; the dynamics of more take long to compile
@@ -116,6 +117,8 @@ def explore(
     check_writable(path)
     chosen = vertices or ("layer" if any(r.vertices == "layer" for r in rules) else "primitive")
     graph = trace(fun, *args, argnums=argnums, has_aux=has_aux, vertices=chosen)
+    if any(map(keeps_step, rules)):
+        graph = unrolled(graph)
     page = write(path, _explorer_page(graph, rules, target, title or _name_of(fun)).encode())
     show_page(page)
     return page

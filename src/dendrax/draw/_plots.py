@@ -5,6 +5,7 @@ Each function returns a matplotlib ``Figure`` (a notebook shows it), and saves i
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -130,8 +131,8 @@ def traces(
     """Plot the size of single vertices' errors over time.
 
     **Arguments:** `result`: from `dendrax.run`, with `record="statistics"` or `"epsilon"`;
-    `vertices`: which, by themselves or by name, by default the ten whose errors
-    become largest; `path`: where to save it.
+    `vertices`: which, by themselves or by name (`"scan[3]/cell"`: one step of a loop), by default
+    the ten whose errors become largest; `path`: where to save it.
 
     **Returns:** a matplotlib figure.
 
@@ -146,14 +147,14 @@ def traces(
         dendrax.draw.traces(result, ["tanh"], "traces.svg")
         ```
     """
-    _, sizes = _errors(result)
+    record, sizes = _errors(result)
     if vertices is None:
         largest = sorted(sizes, key=lambda name: -np.max(np.nan_to_num(sizes[name])))
         chosen = largest[:MOST_TRACES]
     else:
         several = [vertices] if isinstance(vertices, (str, Vertex)) else vertices
         chosen = [v.name if isinstance(v, Vertex) else v for v in several]
-        unknown = [name for name in chosen if name not in sizes]
+        unknown = [name for name in chosen if not _find_step(record, sizes, name)]
         if unknown:
             near = "".join(nearest(name, sizes, most=3) for name in unknown)
             more = f", and {len(sizes) - 8} more" * (len(sizes) > 8)
@@ -327,6 +328,15 @@ def _errors(result: Result) -> tuple[Record, dict[str, np.ndarray]]:
         return record, {v.name: _rms(e) for v, e in record[:].items()}
     record = _recorded(result, "statistics")
     return record, {v.name: statistics_of(record, v.name)[:, 0] for v in record[:]}
+
+
+def _find_step(record: Record, sizes: dict[str, np.ndarray], name: str) -> bool:
+    """Whether there is a size of this name; that of one step of a loop, if it is asked for, is
+    added."""
+    if name not in sizes:
+        with contextlib.suppress(KeyError):
+            sizes[name] = _rms(record[:][name])
+    return name in sizes
 
 
 def _rms(errors: Any) -> np.ndarray:

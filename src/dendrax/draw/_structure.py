@@ -19,7 +19,7 @@ from typing import Any
 
 import jax
 
-from dendrax.graph import Graph, LevelledGraph, Vertex, identity
+from dendrax.graph import Cone, Graph, LevelledGraph, Quotient, Vertex, identity, is_stacked
 from dendrax.local import Constant, Equation
 
 Path = tuple[str, ...]
@@ -223,7 +223,9 @@ def _near(file: str) -> str:
 
 
 def local_text(v: Vertex, graph: Graph, most: int = 3000) -> str:
-    """The local function, as a jaxpr."""
+    """The local function, as a jaxpr; of a vertex that is stacked over time that of one step."""
+    if isinstance(graph, Quotient) and v.index in graph.loops:
+        graph, v = graph.one_step(v)
     function = v.function
     if function is None or function is identity:
         return "" if function is None else "identity"
@@ -231,6 +233,9 @@ def local_text(v: Vertex, graph: Graph, most: int = 3000) -> str:
         return f"the constant {shortened(str(function.value), 60)}"
     if isinstance(function, Equation):
         text = str(function.jaxpr)
+    elif isinstance(function, Cone) and any(map(is_stacked, function.members)):
+        names = ", ".join(member.name for member in function.members)
+        text = f"what all steps of a loop lead to: {names}"
     else:
         avals = [graph[port.vertex].outputs[port.output] for port in v.inputs]
         text = str(jax.make_jaxpr(function)(*avals))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -102,8 +102,8 @@ class Graph(Pictured):
     - ``leaves``: indices of the leaves in the order of the function's inputs.
     - ``outputs``: the port of each result.
     - ``roots``: which results start an error (the loss; not auxiliary results).
-    - ``detail``: if the vertices are groups of operations, the graph of the operations themselves.
     - ``chosen``: the vertices that somebody asked for; ``None`` leaves them to the rule.
+    - ``traced``: the graph with its regions, of which this one was written out.
 
     Iterate over a graph for its vertices; index it by position or by name. ``graph.users(v)`` are
     the vertices that use ``v``.
@@ -114,8 +114,8 @@ class Graph(Pictured):
     outputs: tuple[Port, ...]
     roots: tuple[bool, ...]
     call: Any = field(default=None, repr=False)
-    detail: Detail | None = field(default=None, repr=False)
     chosen: Vertices | None = None
+    traced: Graph | None = field(default=None, repr=False)
 
     def __iter__(self) -> Iterator[Vertex]:
         return iter(self.vertices)
@@ -225,32 +225,36 @@ class Graph(Pictured):
     def __repr__(self) -> str:
         counts = Counter(v.kind for v in self.vertices)
         silent = counts["internal"] + counts["delay"] - len(self.active)
-        lines = [
+        head = (
             f"Graph: {counted(len(self), 'vertex', 'vertices')}, "
-            f"{counted(len(self.edges), 'edge that carries', 'edges that carry')} errors",
+            f"{counted(len(self.edges), 'edge that carries', 'edges that carry')} errors\n"
             f"  {counted(counts['parameter'], 'parameter')}, {counts['data']} data, "
             f"{counted(len(self.active), 'internal vertex', 'internal vertices')} with an error, "
-            f"{silent} without",
-        ]
-        if self.detail is not None:
-            lines.append(
-                f"  grouped from {counted(len(self.detail.graph), 'operation')}: "
-                f"{counted(len(self.nodes), 'value node')}, and the output, which is clamped"
-            )
-        return "\n".join([*lines, *_listing(self)])
+            f"{silent} without"
+        )
+        return "\n".join([head + self._summary(), *self._listing()])
 
+    def _summary(self) -> str:
+        """What else there is to say about the graph as a whole."""
+        return ""
 
-@dataclass(frozen=True, eq=False)
-class Detail:
-    """The graph of operations behind a graph of grouped vertices.
+    def _rows(self) -> list[tuple[Vertex, str, str]]:
+        """The vertices to list, each with its kind, and what it reads."""
+        return [(v, v.kind, "") for v in self.vertices]
 
-    - ``nodes``: the ports of the operations that are value nodes, each with its group's port.
-    - ``copies``: the vertices that are in both graphs (leaves, and what is computed once).
-    """
-
-    graph: Graph
-    nodes: Mapping[Port, Port]
-    copies: Mapping[int, int]
+    def _listing(self, most: int = 24) -> list[str]:
+        """One line a vertex; of a long list the head and the tail."""
+        rows = self._rows()
+        width = max((len(v.name) for v, _, _ in rows), default=0)
+        lines = []
+        for v, kind, reads in rows:
+            types = " ".join(f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in v.outputs)
+            line = f"  {v.index:>5} {kind:<10} {v.name:<{width}}  {types:<18} {reads}{v.source}"
+            lines.append(line.rstrip())
+        half = most // 2
+        if len(lines) > most:
+            lines = [*lines[:half], f"  ... {len(lines) - 2 * half} more ...", *lines[-half:]]
+        return lines
 
 
 def with_unique_names(vertices: Sequence[Vertex]) -> list[Vertex]:
@@ -267,43 +271,6 @@ def with_unique_names(vertices: Sequence[Vertex]) -> list[Vertex]:
         seen[v.name] += 1
         named.append(replace(v, name=name))
     return named
-
-
-def _listing(graph: Graph, most: int = 24) -> list[str]:
-    """One line a vertex; of a long list the head and the tail. Of groups only those with errors."""
-    vertices = graph.vertices if graph.detail is None else graph.active
-    width = max((len(v.name) for v in vertices), default=0)
-    nodes = {v.index for v in graph.nodes} if graph.detail is not None else set()
-
-    def line(v: Vertex) -> str:
-        types = " ".join(f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in v.outputs)
-        kind = v.kind
-        if graph.detail is not None:
-            kind = "value node" if v.index in nodes else "output"
-        reads = "" if graph.detail is None else _reads(graph, v)
-        return (
-            f"  {v.index:>5} {kind:<10} {v.name:<{width}}  {types:<18} {reads}{v.source}".rstrip()
-        )
-
-    if len(vertices) <= most:
-        return [line(v) for v in vertices]
-    half = most // 2
-    return [
-        *map(line, vertices[:half]),
-        f"  ... {len(vertices) - 2 * half} more ...",
-        *map(line, vertices[-half:]),
-    ]
-
-
-def _reads(graph: Graph, v: Vertex) -> str:
-    """What a group reads, in a few words."""
-    inputs = graph.inputs(v)
-    counts = Counter(source.kind for source in inputs)
-    names = [source.name for source in inputs if source.kind == "internal"][:3]
-    more = ["..."] if counts["internal"] > 3 else []
-    leaves = [counted(counts["parameter"], "parameter")] if counts["parameter"] else []
-    leaves += ["data"] if counts["data"] else []
-    return f"reads {', '.join([*names, *more, *leaves])}  "
 
 
 @dataclass(frozen=True, eq=False)

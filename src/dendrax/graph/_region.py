@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dendrax.graph._graph import Flow, Graph, Vertex, reaches
+from dendrax.graph._graph import Flow, Graph, Port, Vertex, reaches
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,10 @@ class Region:
     def waiting(self, emitted: Sequence[int]) -> tuple[bool, ...]:
         """Which leaves of the body already hold a sum when the wave comes."""
         return ()
+
+    def reaches(self) -> tuple[int, ...]:
+        """For each output a bit mask of the inputs that an error there sends a message to."""
+        return tuple(mask >> len(self.constants) for mask in reaches(self.body))
 
     @property
     def input_leaves(self) -> tuple[int, ...]:
@@ -65,12 +70,26 @@ class Remat(Region):
 
 @dataclass(frozen=True, eq=False)
 class Scan(Region):
-    """A ``scan``: inputs are ``num_consts`` constants, ``num_carry`` carries, then the xs."""
+    """A ``scan``: inputs are ``num_consts`` constants, ``num_carry`` carries, then the xs.
+
+    ``cuts`` are the value nodes in its body. The scan hands them out, stacked over time: they are
+    the last of the body's outputs, behind the ``num_results`` that the scan has anyway.
+    """
 
     num_consts: int
     num_carry: int
     length: int
     reverse: bool
+    cuts: tuple[Port, ...] = ()
+
+    @property
+    def num_results(self) -> int:
+        """The number of outputs without those stacks."""
+        return len(self.body.outputs) - len(self.cuts)
+
+    def stacks(self, v: Vertex) -> list[Port]:
+        """Where the vertex whose function this is hands each of the cuts out."""
+        return [Port(v.index, o) for o in range(self.num_results, len(self.body.outputs))]
 
     def split(self, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
         """Constants, carries and xs of the inputs."""
@@ -94,7 +113,17 @@ class Scan(Region):
         consts = self.split(self.input_leaves)[0]
         return (False,) * len(self.constants) + tuple(bool(reached[leaf]) for leaf in consts)
 
+    def reaches(self) -> tuple[int, ...]:
+        """Through any number of time steps."""
+        masks = list(super().reaches())
+        carries = range(self.num_carry)
+        for _ in carries:
+            for o, mask in enumerate(masks):
+                fed = [masks[k] for k in carries if mask >> (self.num_consts + k) & 1]
+                masks[o] = functools.reduce(int.__or__, fed, mask)
+        return tuple(masks)
 
-def reaches_inputs(region: Region) -> tuple[int, ...]:
-    """For each output a bit mask of the inputs that an error there sends a message to."""
-    return tuple(mask >> len(region.constants) for mask in reaches(region.body))
+
+def is_stacked(v: Vertex) -> bool:
+    """Whether a vertex is a scan with value nodes inside."""
+    return isinstance(v.function, Scan) and bool(v.function.cuts)

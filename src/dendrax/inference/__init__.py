@@ -26,11 +26,12 @@ from dendrax.inference._energy import Energy as Energy
 from dendrax.inference._energy import Gaussian as Gaussian
 from dendrax.inference._equations import largest as largest
 from dendrax.inference._equations import prediction_error as prediction_error
+from dendrax.inference._evaluate import Cuts as Cuts
+from dendrax.inference._evaluate import Values as Values
+from dendrax.inference._evaluate import evaluate as evaluate
 from dendrax.inference._network import Look as Look
 from dendrax.inference._network import Network as Network
-from dendrax.inference._network import Values as Values
 from dendrax.inference._network import View as View
-from dendrax.inference._network import evaluate as evaluate
 from dendrax.inference._network import view_of as view_of
 from dendrax.inference._records import Record as Record
 from dendrax.inference._rule import Rule as Rule
@@ -42,6 +43,7 @@ from dendrax.inference._run import clamp_for as clamp_for
 from dendrax.inference._run import first_memory as first_memory
 from dendrax.inference._run import flat_target as flat_target
 from dendrax.inference._run import graph_for as graph_for
+from dendrax.inference._run import keeps_step as keeps_step
 from dendrax.inference._run import learn as learn
 from dendrax.inference._run import record_graph as record_graph
 from dendrax.inference._run import relaxed_graph as relaxed_graph

@@ -65,7 +65,7 @@ def _batch_size(rule: Any, view: View, nodes: Sequence[Port]) -> int:
 
     A vectorised layer may leave the batch at another axis than the first.
     """
-    shapes = [view.aval(port).shape for port in nodes]
+    shapes = [view.aval(port).shape[len(view.loops(port)) :] for port in nodes]
     common = set.intersection(*map(set, shapes))
     data = [leaf.shape for leaf in view.graph.data if leaf.shape]
     first, every = {shape[0] for shape in data}, {size for shape in data for size in shape}

@@ -5,8 +5,12 @@ Time is one compiled loop (under `jax.disable_jit` it runs operation by operatio
 
 A delay of ``m`` on an edge *is* a chain of ``m`` identity vertices, whose value nodes and errors
 follow the same equations. The chain is kept as one array with a leading axis of length ``m``: place
-0 is next to the source, place ``m - 1`` next to the user. It holds the terms of a message apart
-(`dendrax.local._terms.Circuit`), so that its end adds them up in the same order as without a delay.
+0 is next to the source, place ``m - 1`` next to the user. It holds the terms of a message apart, so
+that its end adds them up in the same order as without a delay.
+
+The messages are those of the wave's own walks. Every vertex reads each of its inputs at an edge of
+its own, so the prediction of all vertices is one function ``values at edges -> μ``: recorded once,
+it sends the errors at μ back to the edges.
 """
 
 from __future__ import annotations
@@ -32,10 +36,9 @@ from dendrax.inference._equations import (
     updated_error,
     value_change,
 )
-from dendrax.inference._network import evaluate
-from dendrax.local import Circuit
+from dendrax.inference._evaluate import evaluate
 from dendrax.support import check_records
-from dendrax.walk import carried_as
+from dendrax.walk import Tape, carried_as, exact, record, send_terms
 
 Array = Any
 Init = Callable[[Vertex, Any], Any]
@@ -92,30 +95,30 @@ def run_dynamics(
     schedule: Schedule,
     leaves: Sequence[Any],
     clamp: Clamp,
-    record: Sequence[str] = (),
+    recorded: Sequence[str] = (),
 ) -> End:
-    """Run the dynamics."""
-    circuit = Dynamics(graph, schedule, evaluate(graph, leaves), clamp)
+    """Run the dynamics. ``recorded`` are the quantities to keep at every time step."""
+    dynamics = Dynamics(graph, schedule, evaluate(graph, leaves), clamp)
 
     def step(state: State, t: Array) -> tuple[State, dict[str, Any]]:
-        state, snapshot = circuit.step(state, t if _compat.is_tracer(t) else int(t))
-        return state, {name: getattr(snapshot, name) for name in record}
+        state, snapshot = dynamics.step(state, t if _compat.is_tracer(t) else int(t))
+        return state, {name: getattr(snapshot, name) for name in recorded}
 
-    start, time = circuit.start(), jnp.asarray(0)
-    recorded = jax.eval_shape(step, start, time)[1] if record else {}
-    check_records((recorded, time), schedule.num_steps)
+    start, time = dynamics.start(), jnp.asarray(0)
+    records = jax.eval_shape(step, start, time)[1] if recorded else {}
+    check_records((records, time), schedule.num_steps)
     changed = any(map(_compat.varying_axes, jax.tree.leaves(start)))
     while changed:
         after = jax.make_jaxpr(lambda state: jax.tree.leaves(step(state, time)[0]))(start)
         start, changed = carried_as(start, after.out_avals)
     state, records = jax.lax.scan(step, start, jnp.arange(schedule.num_steps))
-    outputs = [circuit.forward[port] for port in graph.outputs]
-    settled = [state.x.get(port, circuit.forward[port]) for port in graph.outputs]
-    return End(circuit.gradients(state), outputs, settled, records)
+    outputs = [dynamics.forward[port] for port in graph.outputs]
+    settled = [state.x.get(port, dynamics.forward[port]) for port in graph.outputs]
+    return End(dynamics.gradients(state), outputs, settled, records)
 
 
 class Dynamics:
-    """The graph prepared for the loop: circuits, delay lines, what is clamped."""
+    """The graph prepared for the loop: edges, delay lines, what is clamped."""
 
     def __init__(
         self,
@@ -124,27 +127,16 @@ class Dynamics:
         forward: Mapping[Port, Any],
         clamp: Clamp,
     ):
-        self.graph, self.schedule, self.clamp = graph, schedule, clamp
-        flow = self.flow = graph.flow
+        self.graph, self.schedule, self.clamp, self.forward = graph, schedule, clamp, forward
+        self.flow = graph.flow
         self.lines = {edge: delay for edge, delay in schedule.delays.items() if delay}
-        self.forward = forward
-        self.known: dict[Any, Circuit] = {}
-        self.circuits = {v.index: self._circuit(v) for v in graph.active}
-        self.errors = [Port(v.index, o) for v in graph.active for o in flow.emitted[v.index]]
+        self.reads = [Edge(port, v.index) for v in graph.active for port in v.inputs]
+        self.errors = [Port(v.index, o) for v in graph.active for o in self.flow.emitted[v.index]]
         self.roots = self._clamped_roots()
         self.free = [port for port in self.errors if port not in self.roots]
         self.edges_to: dict[Port, list[Edge]] = {}
         for edge in reversed(graph.edges):  # reverse program order, as JAX adds
             self.edges_to.setdefault(edge.source, []).append(edge)
-
-    def _circuit(self, v: Vertex) -> Circuit:
-        avals = [_compat.aval_of(self.forward[port]) for port in v.inputs]
-        assert v.function is not None
-        emitted, received = self.flow.emitted[v.index], self.flow.received[v.index]
-        key = (v.function, tuple(avals), emitted, received)
-        if key not in self.known:  # the time steps of a scan share their functions
-            self.known[key] = Circuit(v.function, avals, emitted, received)
-        return self.known[key]
 
     def _clamped_roots(self) -> dict[Port, int]:
         """The clamped outputs, each with its place among the outputs."""
@@ -164,11 +156,15 @@ class Dynamics:
             edge: jnp.stack([x.get(edge.source, self.forward[edge.source])] * delay)
             for edge, delay in self.lines.items()
         }
-        mu = {port: self.forward[port] for port in self.errors}
-        if init is not None:
-            mu, _ = self._predict(x, line_x)
+        mu, tape = self._predict(x, line_x)
+        if init is None:
+            mu = {port: self.forward[port] for port in self.errors}
         error = {port: self._first_error(port, mu[port], x) for port in self.errors}
-        terms = {edge: self._zero_terms(edge) for edge in self.graph.edges}
+        found = jax.eval_shape(lambda: self._messages(tape, error, False))
+        terms = {
+            edge: (jnp.zeros_like(self.forward[edge.source]),) * len(found[edge])
+            for edge in self.graph.edges
+        }
         line_error = {
             edge: tuple(jnp.stack([zero] * delay) for zero in terms[edge])
             for edge, delay in self.lines.items()
@@ -181,24 +177,18 @@ class Dynamics:
             return self.clamp.error(self.roots[port], mu)
         return jnp.zeros_like(mu) if self.schedule.init is None else prediction_error(mu, x[port])
 
-    def _zero_terms(self, edge: Edge) -> tuple[Array, ...]:
-        user = self.graph[edge.user]
-        position = self.flow.received[edge.user].index(user.inputs.index(edge.source))
-        count = self.circuits[edge.user].num_terms[position]
-        return (jnp.zeros_like(self.forward[edge.source]),) * count
-
     # ---- one time step ---------------------------------------------------------------------------
 
     def step(self, state: State, t: Array) -> tuple[State, Snapshot]:
         """Predict, take errors and messages, learn what is due, then move every value node."""
-        mu, residuals = self._predict(state.x, state.line_x)
+        mu, tape = self._predict(state.x, state.line_x)
         before = _compat.choose(t == 0, mu, state.mu)
         error = {
             port: self._error_now(port, state.error[port], mu[port], before[port])
             for port in self.errors
         }
         lines = self._lines_now(state, t)
-        messages = self._messages(residuals, error, t)
+        messages = self._messages(tape, error, t)
         arriving = {
             edge: tuple(term[0] for term in lines[edge][0]) if edge in lines else messages[edge]
             for edge in self.graph.edges
@@ -218,19 +208,24 @@ class Dynamics:
         line_mu = {edge: line[1] for edge, line in lines.items()}
         return State(x, carried, mu, line_x, line_error, line_mu, learned), snapshot
 
-    def _predict(self, x: dict[Port, Array], line_x: dict[Edge, Array]) -> tuple[Any, Any]:
+    def _predict(self, x: dict[Port, Array], line_x: dict[Edge, Array]) -> tuple[Any, Tape]:
         """μ of every vertex from the value nodes of its inputs, seen through the delays."""
-        mu, residuals = {}, {}
-        for index, circuit in self.circuits.items():
-            inputs = []
-            for port in self.graph[index].inputs:
-                edge = Edge(port, index)
-                seen = line_x[edge][-1] if edge in line_x else x.get(port, self.forward[port])
-                inputs.append(seen)
-            values, residuals[index] = circuit.predict(inputs)
-            ports = (Port(index, o) for o in self.flow.emitted[index])
-            mu.update(zip(ports, values, strict=True))
-        return mu, residuals
+
+        def function(*seen: Any) -> list[Any]:
+            values, mu = iter(seen), {}
+            for v in self.graph.active:
+                assert v.function is not None
+                outputs = v.function(*(next(values) for _ in v.inputs))
+                mu.update((Port(v.index, o), value) for o, value in enumerate(outputs))
+            return [mu[port] for port in self.errors]
+
+        seen = [
+            line_x[edge][-1] if edge in line_x else x.get(edge.source, self.forward[edge.source])
+            for edge in self.reads
+        ]
+        carrying = set(self.graph.edges)
+        predictions, tape = record(function, seen, [edge in carrying for edge in self.reads], exact)
+        return dict(zip(self.errors, predictions, strict=True)), tape
 
     def _error_now(self, port: Port, carried: Array, mu: Array, before: Array) -> Array:
         if port in self.roots and not self.clamp.moves:
@@ -249,17 +244,16 @@ class Dynamics:
         return lines
 
     def _messages(
-        self, residuals: Any, error: dict[Port, Array], t: Array
+        self, tape: Tape, error: dict[Port, Array], t: Array
     ) -> dict[Edge, tuple[Array, ...]]:
-        """ε_j ∂μ_j/∂x_i for every edge, in terms."""
-        messages = {}
-        for index, circuit in self.circuits.items():
-            errors = [error[Port(index, o)] for o in self.flow.emitted[index]]
-            inputs = self.graph[index].inputs
-            edges = [Edge(inputs[k], index) for k in self.flow.received[index]]
-            early = t < self.schedule.arrival[index]
-            found = circuit.messages(residuals[index], errors, early)
-            messages.update(zip(edges, found, strict=True))
+        """ε_j ∂μ_j/∂x_i for every edge, in terms, in the order in which they are added."""
+        found = send_terms(tape, [error[port] for port in self.errors])
+        messages = dict(zip(self.reads, found, strict=True))
+        for v in self.graph.active:
+            errors = [error[Port(v.index, o)] for o in self.flow.emitted[v.index]]
+            edges = [Edge(v.inputs[k], v.index) for k in self.flow.received[v.index]]
+            silent = _silent(errors, t < self.schedule.arrival[v.index])
+            messages.update((edge, _hushed(messages[edge], silent)) for edge in edges)
         return messages
 
     def _change(self, port: Port, error: Array, arriving: dict[Edge, tuple[Array, ...]]) -> Array:
@@ -294,6 +288,24 @@ class Dynamics:
             )
             for leaf in self.graph.leaves
         ]
+
+
+def _silent(errors: Sequence[Array], early: Any) -> Any:
+    """Whether the wave is yet to come to a vertex, and its errors are all zero."""
+    if early is False:
+        return False
+    return functools.reduce(jnp.logical_and, [(e == 0).all() for e in errors], early)
+
+
+def _hushed(terms: Sequence[Array], silent: Any) -> tuple[Array, ...]:
+    """No message of a silent vertex. Its pullback is linear, so there is none; but where the
+    derivative is infinite, multiplying would give 0 * inf = NaN instead."""
+
+    def choose(term: Array) -> Array:
+        flag = _compat.on_all_devices(silent, term) if _compat.is_tracer(silent) else silent
+        return _compat.choose(flag, jax.lax.full_like(term, 0), term)
+
+    return tuple(map(choose, terms))
 
 
 @dataclass(frozen=True)

@@ -19,23 +19,24 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
 from dendrax._compat import aval_of, zeros
-from dendrax.graph import Graph, Port, Vertex, identity, level_graph
+from dendrax.graph import Graph, Port, Quotient, Vertex, level_graph, operations_of
 from dendrax.inference._clamp import Clamp
 from dendrax.inference._energy import Energy
 from dendrax.inference._equations import prediction_error, summaries
+from dendrax.inference._evaluate import Cuts, Value, Values, evaluate
 from dendrax.inference._given import check_parameters, check_values
 from dendrax.local import is_inexact
 from dendrax.walk import PARAMETER, Local, Tape, record, send_back
 
 Array = Any
-Values = dict[Port, Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +66,11 @@ class View:
         """The leaves that learn."""
         return tuple(Port(leaf.index) for leaf in self.graph.parameters)
 
+    def loops(self, node: Port) -> tuple[int, ...]:
+        """The lengths of the loops over which a value node is stacked: its first axes."""
+        around = self.shown.loops if isinstance(self.shown, Quotient) else {}
+        return tuple(length for _, length in around.get(self.nodes[node].vertex, ()))
+
     @functools.cached_property
     def level_of(self) -> Mapping[int, int]:
         """The level of each vertex that the user sees."""
@@ -73,15 +79,15 @@ class View:
 
 def view_of(graph: Graph, *, clamped: bool = True) -> View:
     """The value nodes of a graph. An output that nothing clamps is a value node too."""
-    operations = graph if graph.detail is None else graph.detail.graph
+    operations = operations_of(graph)
     seen = zip(operations.outputs, graph.outputs, graph.roots, strict=True)
     roots = {port: shown for port, shown, root in seen if root and _is_float(operations, port)}
-    if graph.detail is None:
+    if isinstance(graph, Quotient):
+        nodes = dict(graph.nodes_at)
+    else:
         emitted = graph.flow.emitted
         ports = [Port(v.index, o) for v in graph.nodes for o in emitted[v.index]]
         nodes = dict(zip(ports, ports, strict=True))
-    else:
-        nodes = dict(graph.detail.nodes)
     if not clamped:
         nodes, roots = {**nodes, **roots}, {}
     return View(operations, graph, dict(sorted(nodes.items())), roots)
@@ -145,8 +151,12 @@ class Network:
 
     @property
     def depth(self) -> int:
-        """How many steps it takes an error to come from the output to the last value node."""
-        return max(1, max(self.view.level_of.values(), default=1) - 1)
+        """How many steps it takes an error to come from the output to the last value node, at the
+        most. In a loop it may go through each step of all vertices that are stacked."""
+        view = self.view
+        vertices = {view.nodes[node].vertex: view.loops(node) for node in view.nodes}
+        inside = sum(math.prod(loops) - 1 for loops in vertices.values())
+        return max(1, max(view.level_of.values(), default=1) - 1 + inside)
 
     def zeros(self) -> Values:
         """Nothing, of the form of the value nodes."""
@@ -159,7 +169,7 @@ class Network:
         """
         check_values(self, x)
         check_parameters(self, parameters or {})
-        return self._look(x, parameters, lambda node, mu, value: value)
+        return self._look(x, parameters)
 
     def look_through(self, epsilon: Values, parameters: Values | None = None) -> Look:
         """The network with each value node ``epsilon`` away from its prediction, ``x = μ - ε``.
@@ -169,33 +179,19 @@ class Network:
         """
         check_values(self, epsilon)
         check_parameters(self, parameters or {})
-        look = self._look(epsilon, parameters, lambda node, mu, e: mu - jnp.conj(e))
+        look = self._look(epsilon, parameters, lambda mu, e: mu - jnp.conj(e))
         return look.with_errors(epsilon, through=True)
 
-    def _look(
-        self,
-        given: Values,
-        parameters: Values | None,
-        value: Callable[[Port, Array, Array], Array],
-    ) -> Look:
+    def _look(self, given: Values, parameters: Values | None, value: Value | None = None) -> Look:
         graph, nodes = self.view.graph, list(self.view.nodes)
         leaves = dict(zip(map(Port, graph.leaves), self.leaves, strict=True))
         leaves.update(parameters or {})
 
         def function(*inputs: Any) -> list[Any]:
-            held = dict(zip(nodes, inputs[len(leaves) :], strict=True))
-            mu: Values = {}
-
-            def cut(port: Port, prediction: Array) -> Array:
-                if port not in held:
-                    return prediction
-                mu[port] = prediction
-                held[port] = value(port, prediction, held[port])
-                return held[port]
-
-            env = evaluate(graph, inputs[: len(leaves)], cut=cut)
+            cuts = Cuts(dict(zip(nodes, inputs[len(leaves) :], strict=True)), value)
+            env = evaluate(graph, inputs[: len(leaves)], cuts=cuts)
             outputs = [env[port] for port in graph.outputs]
-            return [*outputs, *map(mu.__getitem__, nodes), *map(held.__getitem__, nodes)]
+            return [*outputs, *map(cuts.mu.__getitem__, nodes), *map(cuts.x.__getitem__, nodes)]
 
         active = [*which_leaves(graph), *[True] * len(nodes)]
         inputs = [*leaves.values(), *map(given.__getitem__, nodes)]
@@ -355,22 +351,3 @@ def which_leaves(graph: Graph) -> list[int]:
     """For the walk: which of the leaves are which parameters."""
     numbers = itertools.count(PARAMETER)
     return [next(numbers) if graph.carries(Port(leaf)) else 0 for leaf in graph.leaves]
-
-
-def evaluate(
-    graph: Graph,
-    leaves: Sequence[Any],
-    hand_on: Callable[[Any], Any] = lambda value: value,
-    cut: Callable[[Port, Any], Any] = lambda port, value: value,
-) -> Values:
-    """Every value of the graph. Delays and ports ``hand_on`` their input; users of a port read what
-    ``cut`` makes of its value."""
-    env = {Port(leaf): value for leaf, value in zip(graph.leaves, leaves, strict=True)}
-    for v in graph.vertices:
-        if v.function is not None:
-            inputs = [env[port] for port in v.inputs]
-            hands_on = v.function is identity
-            outputs = map(hand_on, inputs) if hands_on else v.function(*inputs)
-            ports = (Port(v.index, o) for o in range(len(v.outputs)))
-            env.update((p, cut(p, value)) for p, value in zip(ports, outputs, strict=True))
-    return env

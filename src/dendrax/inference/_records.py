@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, overload
 import numpy as np
 
 from dendrax import _compat
-from dendrax.graph import Graph, Port, Vertex
+from dendrax.graph import Graph, Port, Quotient, Vertex
 from dendrax.support import complain, counted, html_table, speaking_as
 
 MOST_LINES = 24
@@ -23,7 +23,10 @@ _T = TypeVar("_T")
 
 
 class Moment(Mapping[Any, Any]):
-    """A quantity at one time, by vertex (or its name, or its index). Print it for a table."""
+    """A quantity at one time, by vertex (or its name, or its index). Print it for a table.
+
+    Of a value node inside a `scan`, stacked over its steps, ``"scan[3]/cell"`` names one step.
+    """
 
     def __init__(
         self, graph: Graph, values: dict[Port, Any], t: int | slice, quantity: str = "quantity"
@@ -31,11 +34,16 @@ class Moment(Mapping[Any, Any]):
         self._graph, self._values, self._t, self._quantity = graph, values, t, quantity
 
     def __getitem__(self, key: Vertex | str | int) -> Any:
-        try:
-            vertex = self._graph[key.name if isinstance(key, Vertex) else key]
-        except IndexError:
-            raise KeyError(f"the graph has no vertex {key}") from None
+        vertex, steps = self._asked(key.name if isinstance(key, Vertex) else key)
+        if steps and self._quantity in COLUMNS:
+            raise KeyError(
+                f"the {self._quantity} of {vertex.name!r} are those of all its steps together: for "
+                f"{key!r} record 'epsilon', 'x' or 'mu'"
+            )
         values = tuple(self._values[port][self._t] for port in self._ports(vertex))
+        if steps:
+            at = (slice(None), *steps) if isinstance(self._t, slice) else steps
+            values = tuple(value[at] for value in values)
         if not values:
             names = [v.name for v in self]
             listed = ", ".join(names[:MOST_NAMES]) + ", ..." * (len(names) > MOST_NAMES)
@@ -43,6 +51,17 @@ class Moment(Mapping[Any, Any]):
                 f"{vertex.name!r} has no error, so nothing was recorded for it. Recorded: {listed}"
             )
         return values[0] if len(values) == 1 else values
+
+    def _asked(self, key: str | int) -> tuple[Vertex, tuple[int | slice, ...]]:
+        """The vertex, and of one that is stacked over time the steps, if the key names any."""
+        if isinstance(key, str) and isinstance(self._graph, Quotient):
+            found = self._graph.step_of(key)
+            if found is not None:
+                return found
+        try:
+            return self._graph[key], ()
+        except IndexError:
+            raise KeyError(f"the graph has no vertex {key}") from None
 
     def __iter__(self) -> Iterator[Vertex]:
         return iter(dict.fromkeys(self._graph[port.vertex] for port in self._values))

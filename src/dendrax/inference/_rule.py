@@ -8,7 +8,8 @@ from dendrax.graph import LevelledGraph
 from dendrax.inference._dynamics import Schedule
 from dendrax.inference._energy import Energies, Gaussian
 from dendrax.inference._equations import largest
-from dendrax.inference._network import Look, Network, Values
+from dendrax.inference._evaluate import Values
+from dendrax.inference._network import Look, Network
 from dendrax.inference._trust import looked
 from dendrax.support import Vertices, complain
 from dendrax.walk import Local, fast

@@ -12,17 +12,25 @@ import jax
 import jax.numpy as jnp
 
 from dendrax import _compat
-from dendrax.graph import Edge, Graph, LevelledGraph, checked, contract_graph, level_graph
+from dendrax.graph import (
+    Edge,
+    Graph,
+    LevelledGraph,
+    checked,
+    contract_graph,
+    level_graph,
+    operations_of,
+)
 from dendrax.inference._clamp import Clamp, Free, Hold, Pull
 from dendrax.inference._dynamics import run_dynamics
-from dendrax.inference._network import evaluate, which_leaves
+from dendrax.inference._evaluate import evaluate
+from dendrax.inference._network import which_leaves
 from dendrax.inference._records import Record, Recorded
 from dendrax.inference._rule import Rule
 from dendrax.inference._settle import Descent, network_of, relax
 from dendrax.inference._trust import check_no_memory
 from dendrax.support import QUANTITIES, Vertices, complain, html_table, warn
-from dendrax.tracing import flatten
-from dendrax.vertices import with_vertices
+from dendrax.vertices import unrolled, with_vertices
 from dendrax.walk import Local, Tape, exact, port, record, send_back
 
 NO_GRADIENT = (
@@ -186,7 +194,7 @@ def learn(
     memory: Any = None,
 ) -> Learned:
     """What a rule learns over time, for a constant error at each output (``None``: absent)."""
-    shown = checked(with_vertices(checked(flatten(graph)), vertices))
+    shown = with_vertices(graph, vertices, unrolled=keeps_step(rule))
     clamp = Pull(errors)
     if rule.keeps_time:
         check_no_memory(rule, memory)
@@ -199,9 +207,14 @@ def learn(
 
 def first_memory(graph: Graph, rule: Rule, vertices: Vertices, leaves: Sequence[Any]) -> Any:
     """What a rule remembers before it has moved: the memory with which nothing begins otherwise."""
-    shown = checked(with_vertices(checked(flatten(graph)), vertices))
+    shown = with_vertices(graph, vertices, unrolled=keeps_step(rule))
     net = network_of(rule, relaxed_graph(rule, shown), leaves, Pull([1.0]))
     return rule.memory(net, rule.start(net))
+
+
+def keeps_step(rule: Rule) -> bool:
+    """Whether a rule keeps errors in step by delays, and so needs a vertex per step of a loop."""
+    return rule.keeps_time or rule.levelled
 
 
 def relaxed_graph(rule: Rule, graph: Graph | LevelledGraph) -> Graph:
@@ -224,7 +237,7 @@ def graph_for(rule: Rule, graph: Graph | LevelledGraph) -> Graph | LevelledGraph
     flat = as_flat(graph)
     if flat.chosen is not None:
         return graph
-    return replace(checked(with_vertices(flat, rule.vertices)), chosen=rule.vertices)
+    return replace(with_vertices(flat.traced or flat, rule.vertices), chosen=rule.vertices)
 
 
 def run_rule(
@@ -238,6 +251,8 @@ def run_rule(
     clamp = clamp_for(as_flat(graph), target)
     if rule.is_wave and not record and clamp.holds():
         return _run_as_wave(as_flat(graph), rule, leaves, clamp)
+    if keeps_step(rule) and (flat := unrolled(as_flat(graph))) is not as_flat(graph):
+        graph = flat
     if rule.keeps_time:
         return _run_over_levels(graph, rule, leaves, clamp, record)
     return _run_relaxation(graph, rule, leaves, clamp, record)
@@ -310,7 +325,9 @@ def _records(graph: Graph, records: Mapping[str, Any], num_steps: Any) -> dict[s
 
 
 def _run_as_wave(graph: Graph, rule: Rule, leaves: Sequence[Any], clamp: Clamp) -> Result:
-    operations = contract_graph(graph)[0] if graph.detail is None else graph.detail.graph
+    operations = operations_of(graph)
+    if operations is graph:
+        operations = contract_graph(graph)[0]
     outputs, tape = record_graph(operations, leaves, rule.local)
     found = send_back(tape, [clamp.error(o, mu) for o, mu in enumerate(outputs)])
     output = jax.tree.unflatten(graph.call.out_tree, outputs)

@@ -17,7 +17,8 @@ from dendrax.graph import Graph, Port
 from dendrax.inference._batch import energies_of
 from dendrax.inference._clamp import Clamp
 from dendrax.inference._equations import energy
-from dendrax.inference._network import Network, View, evaluate, quantities, view_of
+from dendrax.inference._evaluate import evaluate
+from dendrax.inference._network import Network, View, quantities, view_of
 from dendrax.inference._rule import Rule
 from dendrax.inference._trust import (
     check_gradient,

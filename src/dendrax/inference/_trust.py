@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dendrax.inference._network import Look, Network, Values
+from dendrax.inference._evaluate import Values
+from dendrax.inference._network import Look, Network
 from dendrax.support import complain, counted
 
 _NOT_TRACEABLE = (

@@ -1,4 +1,4 @@
-"""One vertex's own function: evaluate it, linearise it, take its messages apart.
+"""One vertex's own function: evaluate it, linearise it.
 
 The only folder that calls `jax.vjp`, and only ever on one vertex's function.
 
@@ -8,7 +8,7 @@ What enters: a function and its inputs. What leaves: its outputs and its way bac
 - `differentiate`, `Pullback`, `Linear`: a function's pullback, term by term on sums kept as JAX
   keeps them. `Contraction`, `Convolution`: those of products, for loops on a CPU; `ByPlatform`:
   these there, and JAX's own on every other platform.
-- `Circuit`: messages as terms, for Z-IL's dynamics.
+- `count_terms`: into how many terms a message falls.
 """
 
 from dendrax.local._contraction import Contraction as Contraction
@@ -29,4 +29,4 @@ from dendrax.local._linear import differentiate_primitive as differentiate_primi
 from dendrax.local._linear import reach as reach
 from dendrax.local._platform import ByPlatform as ByPlatform
 from dendrax.local._platform import on_cpu as on_cpu
-from dendrax.local._terms import Circuit as Circuit
+from dendrax.local._terms import count_terms as count_terms

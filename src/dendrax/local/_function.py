@@ -1,12 +1,9 @@
-"""One vertex's own function: evaluate it, linearise it, and see which inputs its errors reach.
-
-This is the only file that calls `jax.vjp`, and it only ever does so on one vertex's function.
-"""
+"""The functions of vertices that are operations of the program."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,33 +45,3 @@ class Constant:
 def is_inexact(aval: Any) -> bool:
     """Whether values of this type can carry an error at all."""
     return jax.numpy.issubdtype(aval.dtype, np.inexact)
-
-
-def linearise(
-    function: Callable[..., Sequence[Any]],
-    inputs: Sequence[Any],
-    emitted: Sequence[int],
-    received: Sequence[int],
-    summed: Sequence[int],
-) -> tuple[Sequence[Any], Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
-    """Evaluate a local function at its inputs and take its local pullback.
-
-    **Arguments:**
-
-    - `emitted`: the outputs that will have an error.
-    - `received`: the inputs that get a message.
-    - `summed`: those of them at which a sum of earlier messages is waiting.
-
-    **Returns:** all outputs, and a pullback from ``(sums, errors)`` to the new sums, one for each
-    of `received`. The waiting sums pass *through* the pullback: we differentiate ``x -> (x,
-    g(x))``, so that each term of the message is added to the sum in the order in which JAX adds it.
-    """
-
-    def local(*values: Any) -> tuple[Any, Sequence[Any]]:
-        given = dict(zip(received, values, strict=True))
-        outputs = function(*(given.get(k, value) for k, value in enumerate(inputs)))
-        kept = tuple(outputs[o] for o in emitted)
-        return (tuple(given[k] for k in summed), kept), outputs
-
-    _, pullback, outputs = jax.vjp(local, *(inputs[k] for k in received), has_aux=True)
-    return outputs, pullback

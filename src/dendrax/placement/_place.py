@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from dendrax._api import check_settings
-from dendrax.graph import Graph, checked
+from dendrax.graph import Graph, checked, operations_of
 from dendrax.inference import relaxed_graph
 from dendrax.placement._blocks import partition
 from dendrax.placement._cut import work
@@ -112,9 +112,10 @@ def place(
     else:
         _check_relaxes(rule)
         kinds = vertices or rule.vertices
-        shown = relaxed_graph(rule, checked(with_vertices(checked(flatten(graph)), kinds)))
-        operations = shown if shown.detail is None else shown.detail.graph
-        parts = partition(operations, len(chosen), shares_sums=False, cuts=_cuts(cuts, len(chosen)))
+        shown = relaxed_graph(rule, with_vertices(graph, kinds, unrolled=True))
+        parts = partition(
+            operations_of(shown), len(chosen), shares_sums=False, cuts=_cuts(cuts, len(chosen))
+        )
         runner = Relaxing(parts, rule, shown, micro_batches)
     inputs = Inputs(parts.graph, call, batched, micro_batches)
     grows = None

@@ -18,7 +18,7 @@ from typing import Any
 
 import jax
 
-from dendrax.graph import Graph, Port
+from dendrax.graph import Graph, Port, moving_vertices
 from dendrax.inference import (
     Look,
     Network,
@@ -34,7 +34,6 @@ from dendrax.placement._blocks import Block, Partition
 from dendrax.placement._wave import Learn, Traveller, add_up, hand_down, hand_up, share_parameters
 from dendrax.placement._wires import Wires
 from dendrax.support import complain
-from dendrax.vertices import moving_vertices
 from dendrax.walk import Hoisted, Tape, reached
 
 

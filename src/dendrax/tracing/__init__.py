@@ -5,7 +5,8 @@ that knows the way back to the user's trees.
 
 - `Arguments`: flattened, named, sorted into parameters and data.
 - `trace_call` stages the function and builds the graph; `jit`, `remat` and `scan` are opened.
-- `flatten` writes regions out: scans unrolled, inner jits gone but for the user's marks.
+- `flatten` writes regions out: scans unrolled, inner jits gone but for the user's marks;
+  `flatten_body` does so inside a scan that stays one.
 - `Follower`: follows some values through a function; the base of the recorder in `dendrax.walk`.
 - `vertex` marks a function.
 """
@@ -22,8 +23,11 @@ from dendrax.tracing._call import check_scalar as check_scalar
 from dendrax.tracing._call import flatten_results as flatten_results
 from dendrax.tracing._call import trace_call as trace_call
 from dendrax.tracing._call import without_aux as without_aux
+from dendrax.tracing._flatten import Opens as Opens
 from dendrax.tracing._flatten import flatten as flatten
+from dendrax.tracing._flatten import flatten_body as flatten_body
 from dendrax.tracing._follow import FollowedValue as FollowedValue
 from dendrax.tracing._follow import Follower as Follower
+from dendrax.tracing._mark import marks_inside as marks_inside
 from dendrax.tracing._mark import vertex as vertex
 from dendrax.tracing._open import fixed_trip_count as fixed_trip_count

@@ -30,10 +30,12 @@ from dendrax.graph import (
     is_marked,
     with_unique_names,
 )
-from dendrax.local import Circuit, Constant, Equation, cannot_differentiate
+from dendrax.local import Constant, Equation, cannot_differentiate, count_terms
+
+Opens = Callable[[Vertex], bool]
 
 
-def flatten(graph: Graph, opens: Callable[[Vertex], bool] = lambda v: True) -> Graph:
+def flatten(graph: Graph, opens: Opens = lambda v: True) -> Graph:
     """Write out the regions of a graph; a root that something else uses gets its own vertex.
 
     ``opens(v)`` says whether a region is written out; if not, it stays the vertex that it is.
@@ -42,10 +44,20 @@ def flatten(graph: Graph, opens: Callable[[Vertex], bool] = lambda v: True) -> G
     leaves = [writer.copy(graph[leaf], (), "") for leaf in graph.leaves]
     outputs = writer.walk(graph, graph.flow, [Port(leaf) for leaf in leaves], "")
     outputs = _separate_roots(writer, outputs, graph.roots)
-    vertices = with_unique_names(writer.vertices)
-    flat = Graph(tuple(vertices), tuple(leaves), tuple(outputs), graph.roots, graph.call)
+    flat = writer.graph(leaves, outputs, graph.roots)
+    flat = replace(flat, call=graph.call, traced=graph)
     _refuse_loops(flat)
     return flat
+
+
+def flatten_body(v: Vertex, emitted: Sequence[int], opens: Opens) -> Graph:
+    """The same for the body of a scan, whose results ``emitted`` have an error."""
+    region, writer = v.function, _Writer(opens)
+    assert isinstance(region, Scan)
+    leaves = [writer.copy(region.body[leaf], (), "") for leaf in region.body.leaves]
+    ports = [Port(leaf) for leaf in leaves]
+    outputs = writer.walk(region.body, region.flow(emitted), ports, f"{v.name}/")
+    return writer.graph(leaves, outputs, region.seeds(emitted))
 
 
 def _refuse_loops(graph: Graph) -> None:
@@ -58,9 +70,14 @@ def _refuse_loops(graph: Graph) -> None:
 class _Writer:
     """The vertices written so far."""
 
-    def __init__(self, opens: Callable[[Vertex], bool]) -> None:
+    def __init__(self, opens: Opens) -> None:
         self.opens = opens
         self.vertices: list[Vertex] = []
+
+    def graph(self, leaves: Sequence[int], outputs: Sequence[Port], roots: Sequence[bool]) -> Graph:
+        """What was written."""
+        vertices = tuple(with_unique_names(self.vertices))
+        return Graph(vertices, tuple(leaves), tuple(outputs), tuple(roots))
 
     def add(self, vertex: Vertex) -> int:
         index = len(self.vertices)
@@ -201,7 +218,7 @@ def _adds_up(region: Region, flow: Flow, leaf: int) -> bool:
         return _adds_up(v.function, v.function.flow(emitted), inner)
     avals = [region.body[port.vertex].outputs[port.output] for port in v.inputs]
     assert v.function is not None
-    return Circuit(v.function, avals, flow.emitted[v.index], [k]).num_terms != (1,)
+    return count_terms(v.function, avals, flow.emitted[v.index], k) != 1
 
 
 def _separate_roots(writer: _Writer, outputs: list[Port], roots: Sequence[bool]) -> list[Port]:

@@ -7,7 +7,7 @@ the like, means nothing to JAX itself, and costs nothing once compiled.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import jax
@@ -28,12 +28,13 @@ def vertex(fn: _F) -> _F:
     between two marks lies inside the next vertex's function. Under `"layer"` and `"primitive"` a
     marked function counts as a single operation. Everywhere else the mark does nothing.
 
-    A mark inside `jax.lax.cond` or a custom rule, or under `jax.disable_jit`, is not seen. A marked
-    last layer is a value node of its own between the network and its loss: leave it unmarked for
-    the textbook's clamped output.
+    A mark inside `jax.lax.cond` or a custom rule is no value node (you are warned), and one under
+    `jax.disable_jit` is not seen. A marked last layer is a value node of its own between the
+    network and its loss: leave it unmarked for the textbook's clamped output.
 
     A layer marked with its activation, $\mu = f(W x + b)$, gives the convention in which value
-    nodes are post-activations. Inside `jax.lax.scan` there is one value node per time step.
+    nodes are post-activations. Inside `jax.lax.scan` there is one value node for all time steps,
+    with time as its first axis; where a record is asked for ``"scan[3]/layer"``, it shows one step.
 
     **Arguments:** `fn`: any JAX function of trees of arrays. Whatever else is in its arguments
     (numbers, strings, functions) is fixed.
@@ -94,6 +95,17 @@ def marked_name(name: Any) -> str | None:
     """The name of the marked function behind an inner ``jit`` of this name, if there is one."""
     is_mark = isinstance(name, str) and name.startswith(_PREFIX)
     return name.removeprefix(_PREFIX) if is_mark else None
+
+
+def marks_inside(jaxpr: _compat.Jaxpr) -> Iterator[str]:
+    """The names of the marked functions that a program calls, in whatever it calls, too."""
+    for eqn in jaxpr.eqns:
+        name = marked_name(eqn.params.get("name"))
+        if name is not None:
+            yield name
+            continue
+        for inner in _compat.inner_programs(eqn.params):
+            yield from marks_inside(inner)
 
 
 def _is_array(leaf: Any) -> bool:

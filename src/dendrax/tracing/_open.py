@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from dendrax import _compat
-from dendrax.graph import Graph, Jit, Port, Remat, Scan, identity, reaches_inputs
+from dendrax.graph import Graph, Jit, Port, Remat, Scan, identity
 from dendrax.local import Equation, Reach
 from dendrax.tracing._build import Builder, Opener, add_elementary, add_equation, build_graph
 from dendrax.tracing._mark import marked_name
@@ -64,7 +64,7 @@ def open_jit(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> None
     ports = _constrained(builder, ports, eqn.params.get("in_shardings", ()))
     fields = _region_fields(builder, eqn, jaxpr, builder.active(ports))
     region = Jit(**fields, mark=marked_name(eqn.params.get("name")))
-    builder.apply(eqn, ports, region, Reach(reaches_inputs(region), ()))
+    builder.apply(eqn, ports, region, Reach(region.reaches(), ()))
     results = [builder.env[var] for var in eqn.outvars]
     results = _constrained(builder, results, eqn.params.get("out_shardings", ()))
     builder.env.update(zip(eqn.outvars, results, strict=True))
@@ -92,7 +92,7 @@ def open_remat(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> No
     """Open a `jax.checkpoint` region."""
     jaxpr = _compat.closed(eqn.params["jaxpr"])
     region = Remat(**_region_fields(builder, eqn, jaxpr, builder.active(ports)))
-    builder.apply(eqn, ports, region, Reach(reaches_inputs(region), ()))
+    builder.apply(eqn, ports, region, Reach(region.reaches(), ()))
 
 
 def open_scan(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> None:
@@ -136,18 +136,7 @@ def _add_scan(
         if grown == active[first : first + num_carry]:
             break
         active[first : first + num_carry] = grown
-    builder.apply(eqn, ports, region, Reach(_scan_reaches(region), ()))
-
-
-def _scan_reaches(region: Scan) -> tuple[int, ...]:
-    """Which inputs an error at each output reaches, through any number of time steps."""
-    masks = list(reaches_inputs(region))
-    carries = range(region.num_carry)
-    for _ in carries:
-        for o, mask in enumerate(masks):
-            fed = [masks[k] for k in carries if mask >> (region.num_consts + k) & 1]
-            masks[o] = functools.reduce(int.__or__, fed, mask)
-    return tuple(masks)
+    builder.apply(eqn, ports, region, Reach(region.reaches(), ()))
 
 
 def open_while(builder: Builder, eqn: _compat.JaxprEqn, ports: list[Port]) -> None:

@@ -1,9 +1,8 @@
-"""Which values are value nodes: a graph of operations -> a graph of the chosen vertices.
+"""Which values are value nodes: a graph of operations -> the graph of the chosen vertices.
 
-What enters: a flat graph and a choice. What leaves: the graph whose vertices are the value nodes
-and the outputs, each a `Group` of operations.
+What enters: a graph as it was traced, and a choice. What leaves: its `Quotient`, whose vertices are
+the value nodes and the outputs. `unrolled` is the same with a vertex for each step of a loop.
 """
 
-from dendrax.vertices._choose import Group as Group
-from dendrax.vertices._choose import moving_vertices as moving_vertices
+from dendrax.vertices._choose import unrolled as unrolled
 from dendrax.vertices._choose import with_vertices as with_vertices

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from dendrax.graph import Graph, Port, Vertex, is_marked
+from dendrax.graph import Graph, Port, Vertex, is_marked, is_stacked
 from dendrax.local import Equation
 
 CONTRACTIONS = ("dot_general", "conv_general_dilated")
@@ -84,12 +84,12 @@ class Layers:
         ports = [Port(v.index, o) for o in range(len(v.outputs))]
         self.origin.update(dict.fromkeys(ports, origin))
         self.made_of.update(dict.fromkeys(ports, self._made_of(v)))
-        if v.function is None or origin in ("number", "constant") or is_marked(v):
+        if v.function is None or origin in ("number", "constant") or has_nodes(v):
             return
         given: list[Origin] = [self.origin[port] for port in v.inputs]
         layers = [self.open[port] for port in v.inputs if port in self.open]
         parameters = given.count("parameter")
-        name = _operation(v)
+        name = operation(v)
         if name in CONTRACTIONS and self._uses_weight(given):
             self._begin(ports)
         elif layers and all(self.uses[layer.result] == 1 for layer in layers):
@@ -101,7 +101,7 @@ class Layers:
         self, v: Vertex, port: Port, layers: list[_Layer], given: Sequence[Origin]
     ) -> None:
         """An operation on the result of a layer: joins it, only reshapes it, or leaves it."""
-        name = _operation(v)
+        name = operation(v)
         pairs = zip(v.inputs, given, strict=True)
         others: list[Origin] = [origin for port, origin in pairs if port not in self.open]
         if self._joins(name, layers, others) or self._is_applied(v, layers, others):
@@ -126,7 +126,7 @@ class Layers:
         if len(layers) != 1 or not layers[0].scales or others != ["signal"]:
             return False
         (signal,) = [port for port in v.inputs if port not in self.open]
-        return _operation(v) in PRODUCTS and not layers[0].made_of.isdisjoint(self.made_of[signal])
+        return operation(v) in PRODUCTS and not layers[0].made_of.isdisjoint(self.made_of[signal])
 
     def _only_reshapes(self, name: str, others: Sequence[Origin]) -> bool:
         scales = name in (*SUMS, *PRODUCTS) and all(origin == "number" for origin in others)
@@ -152,21 +152,26 @@ class Layers:
                 return "parameter"
             return "signal" if v.shape or self.all_scalar else "number"
         given: list[Origin] = [self.origin[port] for port in v.inputs]
-        if "signal" in given or is_marked(v):
+        if "signal" in given or has_nodes(v):
             return "signal"
-        contracts = _operation(v) in CONTRACTIONS and self._uses_weight(given)
+        contracts = operation(v) in CONTRACTIONS and self._uses_weight(given)
         if contracts and ("constant" in given or "number" in given):
             return "signal"
         if contracts or "product" in given:
             return "product"
         if "parameter" in given:
             return "parameter"
-        spreads = _operation(v) in (*ELEMENTWISE, *STRUCTURAL)
+        spreads = operation(v) in (*ELEMENTWISE, *STRUCTURAL)
         scalar = all(not aval.shape for aval in v.outputs)
         return "number" if scalar or (spreads and "constant" not in given) else "constant"
 
 
-def _operation(v: Vertex) -> str:
+def has_nodes(v: Vertex) -> bool:
+    """Whether a vertex is marked, or has marks inside."""
+    return is_marked(v) or is_stacked(v)
+
+
+def operation(v: Vertex) -> str:
     return v.function.primitive if isinstance(v.function, Equation) else v.name
 
 

@@ -27,4 +27,5 @@ from dendrax.walk._wave import port as port
 from dendrax.walk._wave import reached as reached
 from dendrax.walk._wave import record as record
 from dendrax.walk._wave import send_back as send_back
+from dendrax.walk._wave import send_terms as send_terms
 from dendrax.walk._wave import watched as watched

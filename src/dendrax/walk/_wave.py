@@ -18,7 +18,7 @@ same with their body.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -173,16 +173,35 @@ def send_back(tape: Tape, errors: Sequence[Any], sums: Sequence[Any] = ()) -> li
     ``sums`` are what the inputs already hold (``None``: nothing).
     """
     layout = tape.layout
+    held = {slot: _compat.new_sum(layout.avals[slot]) for slot in layout.inputs if slot is not None}
+    for slot, value in zip(layout.inputs, sums, strict=False):
+        if slot is not None and value is not None:
+            held[slot].accum(value)
+    _send(tape, errors, held)
+    return [None if slot is None else _compat.summed(held[slot]) for slot in layout.inputs]
+
+
+def send_terms(tape: Tape, errors: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """As `send_back`, with the terms that are added up at each input apart, in their order."""
+    layout = tape.layout
+    held = {slot: _compat.Terms(layout.avals[slot]) for slot in layout.inputs if slot is not None}
+    _send(tape, errors, held)
+    return [() if slot is None else tuple(held[slot].terms) for slot in layout.inputs]
+
+
+def _send(tape: Tape, errors: Sequence[Any], held: Mapping[int, _compat.Sum]) -> None:
+    """Add what arrives at the inputs to the sums that they hold, by slot."""
+    layout = tape.layout
     waiting: dict[int | None, _compat.Sum] = {}
 
     def sum_at(slot: int) -> _compat.Sum:
+        if slot in held:
+            return held[slot]
         if slot not in waiting:
             waiting[slot] = _compat.new_sum(layout.avals[slot])
         return waiting[slot]
 
-    held = sums or [None] * len(layout.inputs)
-    given = [*zip(layout.inputs, held, strict=True), *zip(layout.outputs, errors, strict=True)]
-    for slot, error in given:
+    for slot, error in zip(layout.outputs, errors, strict=True):
         if slot is not None and error is not None:
             sum_at(slot).accum(error)
     for step, sender in zip(reversed(layout.steps), reversed(tape.senders), strict=True):
@@ -191,7 +210,6 @@ def send_back(tape: Tape, errors: Sequence[Any], sums: Sequence[Any] = ()) -> li
             with explaining(step.operation, step.source):
                 targets = [sum_at(slot) for slot in step.inputs]
                 sender.send([_compat.summed(total) for total in arrived], targets)
-    return [_compat.summed(waiting.get(slot)) for slot in layout.inputs]
 
 
 def reached(tape: Tape, errors: Sequence[bool]) -> list[bool]:
