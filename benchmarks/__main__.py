@@ -6,7 +6,7 @@ import pathlib
 
 from rich.console import Console
 
-from benchmarks import calls, first_calls, gradients, growth, inference, rules
+from benchmarks import calls, first_calls, gradients, growth, inference, marked, rules
 from benchmarks.handwritten import WORKLOADS
 from dendrax.models import PROBLEMS
 
@@ -24,6 +24,9 @@ def main() -> None:
     costs = rules.run(console, options.workloads, options.seconds / 4)
     if costs:
         console.print(rules.table(costs))
+    placed = marked.run(console, options.seconds, options.first_calls) if options.marked else []
+    if placed:
+        console.print(marked.table(placed))
     called = calls.run(console, options.seconds / 4, options.longest) if options.longest else []
     if called:
         console.print(calls.table(called))
@@ -37,6 +40,7 @@ def main() -> None:
             "gradients": measured,
             "inference": inferred,
             "rules": costs,
+            "marked": placed,
             "calls": called,
             "first_calls": first,
             "growth": grown,
@@ -65,6 +69,12 @@ def _options() -> argparse.Namespace:
         metavar="N",
         help="first calls of each model by each library, each in a fresh process (default 3; 0: "
         "none)",
+    )
+    parser.add_argument(
+        "--marked",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="value nodes at marks, at delays and inside loops",
     )
     parser.add_argument("--json", type=pathlib.Path, help="also write the numbers to this file")
     options = parser.parse_args()

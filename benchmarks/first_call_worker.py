@@ -6,6 +6,7 @@ stdout. ``python -m benchmarks.first_call_worker resnet50 dendrax`` tries one by
 
 import argparse
 import dataclasses
+import functools
 import hashlib
 import json
 import time
@@ -16,30 +17,37 @@ import jax
 import numpy as np
 
 import dendrax
-from benchmarks import resnet50
-from benchmarks.first_calls import FirstCall
+from benchmarks import marked, resnet50
+from benchmarks.first_calls import FirstCall, Library
 from benchmarks.timing import build
-from dendrax.models import PROBLEMS, Problem, problem
+from dendrax import models
+from dendrax.models import Problem, problem
 
-GRADIENTS: dict[str, Callable[..., Any]] = {
+GRADIENTS: dict[Library, Callable[..., Any]] = {
     "dendrax": dendrax.value_and_grad,
     "jax": jax.value_and_grad,
+    "marked IL": functools.partial(dendrax.value_and_grad, rule=dendrax.IL(), vertices="marked"),
+}
+PROBLEMS: dict[str, Callable[[], Problem]] = {
+    "resnet50": resnet50.problem,
+    "lstm": marked.lstm,
+    **{name: functools.partial(problem, name) for name in models.PROBLEMS},
 }
 
 
 def main() -> None:
     """Make the call that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.first_call_worker")
-    parser.add_argument("model", choices=("resnet50", *PROBLEMS))
+    parser.add_argument("model", choices=PROBLEMS)
     parser.add_argument("library", choices=GRADIENTS)
     options = parser.parse_args()
     # A program that was found compiled on disk would say nothing about the first call.
     jax.config.update("jax_enable_compilation_cache", False)
-    p = resnet50.problem() if options.model == "resnet50" else problem(options.model)
-    print(json.dumps(dataclasses.asdict(measure(p, options.library))))
+    found = measure(PROBLEMS[options.model](), options.library)
+    print(json.dumps(dataclasses.asdict(found)))
 
 
-def measure(p: Problem, library: str) -> FirstCall:
+def measure(p: Problem, library: Library) -> FirstCall:
     """Trace, lower, compile and run the gradient of a problem by one library."""
     arguments = jax.block_until_ready((p.model, p.inputs, p.target))
     compiled, lowering, compiling = build(GRADIENTS[library](p.loss), arguments)
