@@ -2,6 +2,8 @@
 
 import pytest
 
+from dendrax.data import _data_set
+
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
@@ -13,6 +15,9 @@ def home(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("DENDRAX_DATA", raising=False)
     monkeypatch.chdir(folder)
+    path, for_all = _data_set._path, "/usr/share/datasets/fashion-mnist"  # Debian's package
+    inside = lambda place: folder / "none" if place == for_all else path(place)
+    monkeypatch.setattr(_data_set, "_path", inside)
     return folder
 
 
