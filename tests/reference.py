@@ -6,6 +6,7 @@ one without any. Value nodes are a dictionary, time is a Python loop, each local
 with `dendrax.inference._dynamics`.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -82,14 +83,21 @@ def simulate(
 
 
 def energy(
-    graph: Graph, x: dict[tuple[int, int], Any], target: Any = None, precision: float = 1.0
+    graph: Graph,
+    x: dict[tuple[int, int], Any],
+    target: Any = None,
+    precision: float = 1.0,
+    of: Callable[[Any, Any, Any], Any] | None = None,
+    of_target: Callable[[Any, Any], Any] | None = None,
 ) -> Any:
     """F as a function of the (single-output) value nodes, straight from the vertices' functions.
 
-    What has no error follows the value nodes that it is computed from.
+    What has no error follows the value nodes that it is computed from. ``of(vertex, mu, x)`` is
+    another energy than half the square; ``of_target(mu, target)`` that of the output.
     """
     nodes = {v.index for v in graph.nodes}
     env = dict(zip(graph.leaves, graph.call.leaves(), strict=True))
+    env.update({v.index: x[v.index, 0] for v in graph.free})
     total = 0.0
     for v in graph:
         if v.function is None:
@@ -101,8 +109,11 @@ def energy(
             env[v.index] = [x[v.index, o] if o in emitted else r for o, r in enumerate(results)]
             for o in emitted:
                 error = results[o] - x[v.index, o]
-                total = total + precision / 2 * jnp.sum((error * jnp.conj(error)).real)
+                half = precision / 2 * jnp.sum((error * jnp.conj(error)).real)
+                total = total + (half if of is None else of(v, results[o], x[v.index, o]))
     mu = _output(env, graph.outputs[0])
+    if of_target is not None:
+        return total + of_target(mu, target)
     return total + (mu if target is None else jnp.sum((mu - target) ** 2) / 2)
 
 

@@ -1,5 +1,6 @@
 """IL and its relatives: against `jax.grad` of the whole energy, against theory, and against BP."""
 
+import dataclasses
 import functools
 
 import jax
@@ -221,6 +222,7 @@ def test_an_empty_batch():
 
     args = [jnp.ones((3, 4)), jnp.ones((4, 2))], jnp.ones((0, 3))
     for rule in (IL(3, batch="mean"), ErrorPC(3, batch="mean"), IL(3)):
+        rule = dataclasses.replace(rule, on_divergence="ignore")
         found = dendrax.value_and_grad(loss, rule=rule)(*args)
         assert same(found, jax.value_and_grad(loss)(*args))
 

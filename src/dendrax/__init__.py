@@ -3,7 +3,10 @@
 - `value_and_grad`, `grad`, `vjp`: as JAX's, by a learning rule. `vertex` marks a function as one
   elementary function of a network.
 - `ZIL`, `BP`, `IL`, `IncrementalPC`, `FixedPrediction`, `ErrorPC`: the rules. `Rule` is what your
-  own is made of, with `Gaussian` energies, `feedback` weights, and `settle` for rules within rules.
+  own is made of, with `feedback` weights, and `settle` for rules within rules.
+- `Gaussian`, `Laplace`, `Huber`, `Bernoulli`, `Categorical`: what holds value nodes to their
+  predictions. `Energy` is what your own is made of.
+- `infer`: where value nodes and free arguments settle (`Settled`).
 - `trace`, `level`, `run`: a function's graph (`Graph` of `Vertex`), its levels (`LevelledGraph`),
   and a rule on it over time (`Result`).
 - `check`, `audit`: how far a gradient is from JAX's (`Certificate`), what updates read (`Audit`).
@@ -39,11 +42,13 @@ if _typing.TYPE_CHECKING:  # what follows for editors and type checkers; at run 
     from dendrax import rules as rules
     from dendrax import train as train
     from dendrax._api import grad as grad
-    from dendrax._api import level as level
-    from dendrax._api import run as run
-    from dendrax._api import trace as trace
     from dendrax._api import value_and_grad as value_and_grad
     from dendrax._api import vjp as vjp
+    from dendrax._graphs import level as level
+    from dendrax._graphs import run as run
+    from dendrax._graphs import trace as trace
+    from dendrax._infer import Settled as Settled
+    from dendrax._infer import infer as infer
     from dendrax.certify import Audit as Audit
     from dendrax.certify import Certificate as Certificate
     from dendrax.certify import audit as audit
@@ -56,17 +61,24 @@ if _typing.TYPE_CHECKING:  # what follows for editors and type checkers; at run 
     from dendrax.rules import BP as BP
     from dendrax.rules import IL as IL
     from dendrax.rules import ZIL as ZIL
+    from dendrax.rules import Bernoulli as Bernoulli
+    from dendrax.rules import Categorical as Categorical
+    from dendrax.rules import Energy as Energy
     from dendrax.rules import ErrorPC as ErrorPC
     from dendrax.rules import FixedPrediction as FixedPrediction
     from dendrax.rules import Gaussian as Gaussian
+    from dendrax.rules import Huber as Huber
     from dendrax.rules import IncrementalPC as IncrementalPC
+    from dendrax.rules import Laplace as Laplace
     from dendrax.rules import Rule as Rule
     from dendrax.rules import feedback as feedback
     from dendrax.rules import settle as settle
     from dendrax.tracing import vertex as vertex
 else:  # a checker that saw __getattr__ would believe in any name
     _NAMES = {
-        "_api": ("grad", "level", "run", "trace", "value_and_grad", "vjp"),
+        "_api": ("grad", "value_and_grad", "vjp"),
+        "_graphs": ("level", "run", "trace"),
+        "_infer": ("Settled", "infer"),
         "graph": ("Graph", "LevelledGraph", "Vertex"),
         "inference": ("Result",),
         "tracing": ("vertex",),
@@ -74,7 +86,8 @@ else:  # a checker that saw __getattr__ would believe in any name
         "draw": ("explore",),
         "rules": (
             *("BP", "IL", "ZIL", "ErrorPC", "FixedPrediction", "IncrementalPC"),
-            *("Gaussian", "Rule", "feedback", "settle"),
+            *("Bernoulli", "Categorical", "Energy", "Gaussian", "Huber", "Laplace"),
+            *("Rule", "feedback", "settle"),
         ),
     }
     _HOME_OF = {name: home for home, names in _NAMES.items() for name in names}

@@ -1,55 +1,69 @@
-"""The public functions: `value_and_grad`, `grad`, `vjp`, `trace`, `level`, `run`."""
+"""The public functions that differentiate: `value_and_grad`, `grad`, `vjp`."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 
 from dendrax import _compat, inference
-from dendrax.graph import Graph, LevelledGraph, checked, level_graph
+from dendrax._settings import check_callable, check_settings
+from dendrax.graph import Graph, checked
 from dendrax.inference import (
+    Clamp,
     Outcome,
-    Result,
-    as_flat,
+    Pull,
     check_no_memory,
-    check_wave,
+    clamp_for,
     evaluate,
     flat_target,
-    graph_for,
     learn,
-    run_rule,
 )
 from dendrax.rules import ZIL, Rule
-from dendrax.support import (
-    QUANTITIES,
-    RULE_NAMES,
-    VERTICES,
-    Quantity,
-    Vertices,
-    close_words,
-    complain,
-    one_of,
-    public,
-    speaking_as,
-)
+from dendrax.support import Vertices, complain, one_of, speaking_as
 from dendrax.tracing import (
     Arguments,
     Call,
     check_parameters,
     check_scalar,
     flatten_arguments,
-    flatten_models,
+    free_words,
     normalise_argnums,
     trace_call,
-    without_aux,
 )
-from dendrax.vertices import with_vertices
 from dendrax.walk import Tape, record_call, send_back
+
+
+@dataclass(frozen=True, eq=False)
+class _Conditions:
+    """What is free, what is held, and at what; see `dendrax.infer`."""
+
+    free: Any = ()
+    hold: Any = None
+    tie: Any = None
+    prior: Any = None
+    target: Any = None
+    mask: Any = None
+
+    @property
+    def relaxing(self) -> tuple[Any, ...]:
+        """What is free, also because it is tied."""
+        return (*free_words(self.free), *free_words(self.tie))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is said, and the result is a loss."""
+        said = (self.hold, self.prior, self.target, self.mask)
+        return not self.relaxing and all(part is None for part in said)
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether the network is held by a loss."""
+        return self.target is None and self.tie is None and self.mask is None
 
 
 def value_and_grad(
@@ -60,7 +74,13 @@ def value_and_grad(
     rule: Rule = ZIL(),
     vertices: Vertices | None = None,
     memory: Any = None,
-    has_result: bool = False,
+    has_result: bool | Literal["energy"] = False,
+    free: Any = (),
+    hold: Mapping[str, Any] | None = None,
+    tie: Any = None,
+    prior: Any = None,
+    target: Any = None,
+    mask: Any = None,
 ) -> Callable[..., tuple[Any, Any]]:
     """As `jax.value_and_grad`, with the gradient found by a predictive-coding rule.
 
@@ -75,7 +95,12 @@ def value_and_grad(
       depend on it), `"layer"` for all others (whose result does).
     - `memory`: what the rule is to start from, if it remembers anything from update to update:
       `result.memory` of the last one. `None` at the first.
-    - `has_result`: whether to hand out what inference left besides the gradient, too.
+    - `has_result`: whether to hand out what inference left besides the gradient, too: the energy
+      where it has settled, `num_steps`, the largest `slope`, `diverged`, the `memory`, and
+      `args`, in which free arguments are settled. `"energy"` asks for its `course`, too.
+    - `free`, `hold`, `tie`, `prior`, `target`, `mask`: as for `dendrax.infer`. Latent variables
+      (`free`) settle together with the value nodes, and the parameters learn from that. With a
+      `target` or a `tie` the function need not return a loss.
 
     **Returns:** a function with the same arguments that returns `(fun(...), gradient)`; with
     `has_result`, `((value, result), gradient)`, or `((value, aux, result), gradient)`.
@@ -89,7 +114,11 @@ def value_and_grad(
         ```
     """
     name = "dendrax.value_and_grad"
-    both = _value_and_grad(name, fun, argnums, has_aux, rule, vertices, memory)
+    conditions = _Conditions(free, hold, tie, prior, target, mask)
+    one_of(f"{name}: has_result", has_result, (True, False, "energy"))
+    both = _value_and_grad(
+        name, fun, argnums, has_aux, rule, vertices, memory, has_result, conditions
+    )
 
     @functools.wraps(fun)
     def value_and_gradient(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
@@ -153,6 +182,8 @@ def _value_and_grad(
     rule: Rule,
     vertices: Vertices | None,
     memory: Any = None,
+    has_result: Any = False,
+    conditions: _Conditions = _Conditions(),
 ) -> Callable[..., tuple[Any, tuple[Any, ...], Outcome, Any]]:
     """``(value, aux, if any, outcome, gradient)``."""
     with speaking_as(name):
@@ -161,21 +192,42 @@ def _value_and_grad(
     @functools.wraps(fun)
     def both(*args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...], Outcome, Any]:
         with speaking_as(name):
-            if rule.is_wave:
+            if rule.is_wave and conditions.is_plain:
                 check_no_memory(rule, memory)
                 outputs, found, call = _by_wave(fun, args, kwargs, argnums, has_aux, rule)
-                outcome = Outcome()
+                outcome = Outcome(energy=outputs[0])
             else:
-                graph, call = _trace(fun, args, kwargs, argnums, has_aux)
-                check_scalar(_root_avals(graph), call, graph[graph.outputs[0].vertex].source)
-                errors = [1.0] + [None] * (len(graph.outputs) - 1)
+                graph, call = _trace(fun, args, kwargs, argnums, has_aux, conditions)
+                clamp = _clamp(graph, call, conditions)
                 chosen = vertices or rule.vertices
-                outputs, found, outcome = learn(graph, rule, chosen, call.leaves(), errors, memory)
-            value = jax.tree.unflatten(call.out_tree, outputs[:1])
-            aux = (call.aux(outputs[1:]),) if has_aux else ()
+                record = ("energy",) if has_result == "energy" else ()
+                learned = learn(graph, rule, chosen, call.leaves(), clamp, memory, record)
+                outputs, found = learned.outputs, learned.gradients
+                outcome = learned.outcome(call) if has_result else Outcome()
+            count = call.out_tree.num_leaves
+            value = jax.tree.unflatten(call.out_tree, outputs[:count])
+            aux = (call.aux(outputs[count:]),) if has_aux else ()
             return value, aux, outcome, call.gradient(found)
 
     return both
+
+
+def _clamp(graph: Graph, call: Call, conditions: _Conditions) -> Clamp:
+    """What holds the network: a loss, unless something else does."""
+    if conditions.has_loss:
+        check_scalar(_root_avals(graph), call, graph[graph.outputs[0].vertex].source)
+        errors = [1.0] + [None] * (len(graph.outputs) - 1)
+        return Pull(errors, hold=conditions.hold or {}, prior=conditions.prior)
+    graph = replace(graph, call=call)
+    target = flat_target(graph, conditions.target)
+    return clamp_for(
+        graph,
+        target,
+        conditions.mask,
+        hold=conditions.hold,
+        prior=conditions.prior,
+        otherwise=Clamp,
+    )
 
 
 def _by_wave(
@@ -262,7 +314,7 @@ def _pull_dynamics(
         errors += [None] * (len(graph.outputs) - len(errors))
         pairs = zip(errors, graph.outputs, strict=True)
         errors = [error if graph.carries(port) else None for error, port in pairs]
-        return call.gradient(learn(graph, rule, vertices, leaves, errors).gradients)
+        return call.gradient(learn(graph, rule, vertices, leaves, Pull(errors)).gradients)
 
 
 def _output_errors(call: Call, avals: tuple[Any, ...], cotangent: Any) -> list[Any]:
@@ -292,210 +344,32 @@ def _output_errors(call: Call, avals: tuple[Any, ...], cotangent: Any) -> list[A
     return errors
 
 
-@public("dendrax.trace")
-def trace(
-    fun: Callable[..., Any],
-    *args: Any,
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    vertices: Vertices | None = None,
-) -> Graph:
-    """The computational graph of a function: inner jits opened, scans unrolled.
-
-    **Arguments:**
-
-    - `fun`: any JAX function.
-    - `args`: example arguments, models of Equinox and Flax NNX among them as they are. Arrays
-      become leaves of the graph: the floating-point ones of `argnums` parameters, all others data.
-      Everything else (functions, flags) is fixed.
-    - `argnums`: which arguments are parameters.
-    - `has_aux`: whether `fun` returns a pair `(result, aux)`. What is auxiliary is left out.
-    - `vertices`: which functions count as elementary. By default the graph shows every operation,
-      and `dendrax.run` groups them as the rule is meant to be used.
-        - `"primitive"`: every operation is a vertex.
-        - `"layer"`: the textbook network, in which a vertex ends where an operation uses a
-          parameter (a bias that follows directly, or a sum of such operations, joins it). What lies
-          between belongs to the next vertex, and what follows the last layer to the output.
-        - `"marked"`: the functions marked with `dendrax.vertex`, and nothing else.
-
-    **Returns:** a `Graph`; print it to see its vertices with their names, shapes and source lines.
-
-    !!! example
-
-        ```python
-        import dendrax, jax.numpy as jnp
-
-        print(dendrax.trace(lambda z1, z2: (jnp.sqrt(z1) + z2) ** 2, 3.0, 4.0, argnums=(0, 1)))
-        # -> Graph: 5 vertices, 4 edges that carry errors
-        # ->   2 parameters, 0 data, 3 internal vertices with an error, 0 without
-        # ->       0 parameter  z1           float32[]
-        # ->       1 parameter  z2           float32[]
-        # ->       2 internal   sqrt         float32[] ...
-        # ->       3 internal   add          float32[] ...
-        # ->       4 internal   integer_pow  float32[] ...
-        ```
-    """
-    _check_callable(fun)
-    if vertices is not None:
-        one_of("vertices", vertices, VERTICES)
-    arguments = flatten_models(fun, args, argnums)
-    assert arguments.opened is not None
-    graph, call = trace_call(without_aux(fun, has_aux), arguments, arguments.opened.argnums)
-    shown = with_vertices(replace(checked(graph), call=call), vertices or "primitive")
-    return replace(shown, chosen=vertices)
-
-
-@public("dendrax.level")
-def level(graph: Graph) -> LevelledGraph:
-    """Level a graph: the level of each vertex and the delay of each edge (Algorithm 2, corrected).
-
-    **Arguments:** `graph`: from `dendrax.trace`.
-
-    **Returns:** a `LevelledGraph` with `.levels`, `.level_of`, `.delays` and `.expand()`.
-
-    !!! example
-
-        ```python
-        import dendrax, jax.numpy as jnp
-
-        print(dendrax.level(dendrax.trace(lambda x: x + jnp.sin(jnp.cos(x)), 1.0)))
-        # -> LevelledGraph: 4 vertices, 4 of them with an error, in 4 levels
-        # ->   1 parameter, 4 edges, 2 delays (identity vertices) on 1 edge
-        # ->   S_0   add
-        # ->   S_1   sin
-        # ->   S_2   cos
-        # ->   S_3   x
-        ```
-    """
-    if not isinstance(graph, Graph):
-        raise complain(
-            TypeError,
-            f"expected a Graph, got {type(graph).__name__}.",
-            remedy="Make one with dendrax.trace(fun, *args).",
-        )
-    return checked(level_graph(graph))
-
-
-@public("dendrax.run")
-def run(
-    graph: Graph | LevelledGraph,
-    rule: Rule,
-    *args: Any,
-    target: Any = None,
-    record: Quantity | Sequence[Quantity] = (),
-) -> Result:
-    """Run a rule on a traced graph and look inside.
-
-    With a scalar output the output is a loss and its error is 1. With a `target` the output is
-    clamped to it, and the energy is the paper's, quadratic in every error. With neither, nothing is
-    clamped: the value nodes settle towards the forward pass (prediction by inference).
-
-    **Arguments:**
-
-    - `graph`: from `dendrax.trace` or `dendrax.level`. If its vertices were not chosen there, the
-      rule runs on those that it is meant for; `.graph` of the result is the graph that ran.
-    - `rule`: for instance `dendrax.ZIL()`.
-    - `args`: new arguments for the traced function; by default those that it was traced with.
-    - `target`: what the output should be; a tree like the function's result.
-    - `record`: any of `"energy"`, `"x"`, `"mu"`, `"epsilon"`, to be kept at every time step; of
-      large models `"statistics"`, the root mean squares of the last three.
-
-    **Returns:** a `Result` with `.output`, `.gradient` and the records: `.energy[t]`,
-    `.epsilon[t][vertex]`; `.num_steps`, `.converged` and `.diverged_at`. Print it for a summary,
-    with advice if inference went wrong.
-
-    !!! example
-
-        ```python
-        import dendrax, jax.numpy as jnp
-
-        graph = dendrax.trace(lambda w, x: jnp.tanh(x @ w), jnp.ones((3, 2)), jnp.ones((5, 3)))
-        result = dendrax.run(graph, dendrax.ZIL(), target=jnp.zeros((5, 2)), record="energy")
-        result.energy  # -> [4.951, 4.950]
-        ```
-    """
-    if not isinstance(graph, (Graph, LevelledGraph)):
-        raise complain(
-            TypeError,
-            f"expected a Graph, got {type(graph).__name__}.",
-            remedy="Make one with dendrax.trace(fun, *args).",
-        )
-    check_rule(rule)
-    record = (record,) if isinstance(record, (str, bool)) or record is None else tuple(record)
-    for name in record:
-        one_of("record", name, QUANTITIES)
-    graph = graph_for(rule, graph)
-    flat = as_flat(graph)
-    call: Call = flat.call
-    leaves = call.leaves(call.arguments.replaced(args) if args else None)
-    return run_rule(graph, rule, leaves, flat_target(flat, target), record)
-
-
 def _trace(
     fun: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     argnums: Any,
     has_aux: bool = False,
+    conditions: _Conditions = _Conditions(),
     *,
     allow_int: bool = False,
 ) -> tuple[Graph, Call]:
-    arguments, chosen = _arguments(fun, args, kwargs, argnums, allow_int)
-    graph, call = trace_call(fun, arguments, chosen, has_aux=has_aux)
-    return checked(graph), call
+    arguments, chosen = _arguments(fun, args, kwargs, argnums, allow_int, conditions.relaxing)
+    graph, call = trace_call(fun, arguments, chosen, has_aux=has_aux, tie=conditions.tie)
+    return checked(replace(graph, call=call) if call.ties else graph), call
 
 
 def _arguments(
-    fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, allow_int: bool = False
+    fun: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    argnums: Any,
+    allow_int: bool = False,
+    free: Any = (),
 ) -> tuple[Arguments, int | tuple[int, ...]]:
-    _check_callable(fun)
+    check_callable(fun)
     chosen = normalise_argnums(argnums, len(args))
     indices = (chosen,) if isinstance(chosen, int) else chosen
-    arguments = flatten_arguments(fun, args, kwargs, indices, trace_data=False)
+    arguments = flatten_arguments(fun, args, kwargs, indices, trace_data=False, free=free)
     check_parameters(arguments, allow_int=allow_int)
     return arguments, chosen
-
-
-def check_settings(fun: Any, rule: Any, vertices: Any) -> None:
-    _check_callable(fun)
-    check_rule(rule)
-    if vertices is not None:
-        one_of("vertices", vertices, VERTICES)
-
-
-def _check_callable(fun: Any) -> None:
-    if not callable(fun):
-        raise complain(
-            TypeError,
-            f"expected a function, got {type(fun).__name__}.",
-            remedy="Pass the function itself, not its result.",
-        )
-
-
-def check_rule(rule: Any) -> None:
-    if not isinstance(rule, Rule):
-        is_class = isinstance(rule, type)
-        shown = f"the class {rule.__name__}" if is_class else repr(rule)
-        is_own = is_class and issubclass(rule, Rule) and rule.__name__ not in RULE_NAMES
-        meant = rule.__name__ if is_own else f"dendrax.{_rule_meant(rule)}"
-        raise complain(
-            TypeError, f"rule must be a rule, got {shown}.", remedy=f"Write rule={meant}()."
-        )
-    try:
-        hash(rule)
-    except TypeError as problem:
-        name = type(rule).__name__
-        raise complain(
-            TypeError,
-            f"the rule {name} cannot be hashed: {problem}.",
-            remedy=f"Write @dataclasses.dataclass(frozen=True) above class {name}, and give it "
-            "settings that can be hashed: numbers, texts, tuples.",
-        ) from None
-    one_of(f"{type(rule).__name__}: vertices", rule.vertices, VERTICES)
-    check_wave(rule)
-
-
-def _rule_meant(rule: Any) -> str:
-    """The rule whose name is nearest to a class, or to a word; else the default."""
-    name = rule.__name__ if isinstance(rule, type) else rule
-    return next(iter(close_words(name, RULE_NAMES)), "ZIL")

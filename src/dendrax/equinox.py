@@ -9,7 +9,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from dendrax._api import check_settings, value_and_grad
+from dendrax._api import value_and_grad
+from dendrax._settings import check_settings
 from dendrax.rules import ZIL, Rule
 from dendrax.support import Vertices, complain, require_extra, speaking_as
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from dendrax import _api
+from dendrax import _api, _settings
 from dendrax.rules import ZIL, Rule
 from dendrax.support import Vertices, complain, require_extra, speaking_as
 from dendrax.tracing import as_pair, normalise_argnums
@@ -189,7 +189,7 @@ def _value_and_grad(
     name: str, f: Any, argnums: Argnums, has_aux: bool, rule: Rule, vertices: Vertices | None
 ) -> Callable[..., tuple[Any, Any]]:
     with speaking_as(name):
-        _api.check_settings(f, rule, vertices)
+        _settings.check_settings(f, rule, vertices)
         _check_unbound(f)
         _check_graph_mode()
 

@@ -20,7 +20,8 @@ import jax
 import jax.numpy as jnp
 
 from dendrax import _compat
-from dendrax._api import check_rule, trace
+from dendrax._graphs import trace
+from dendrax._settings import check_rule
 from dendrax.graph import (
     Cone,
     Edge,

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from dendrax._api import check_rule, level, run, trace
+from dendrax._graphs import level, run, trace
+from dendrax._settings import check_rule
 from dendrax.draw._file import check_writable, write
 from dendrax.draw._notebook import show_page
 from dendrax.draw._progress import Progress

@@ -70,8 +70,8 @@ def check_expanded(graph: Graph) -> None:
 def _check_vertex(graph: Graph, v: Vertex) -> None:
     _require(len(v.carries) == len(v.outputs), v, "does not say which outputs carry errors")
     if v.function is None:
-        _require(v.kind in ("parameter", "data"), v, "has no function but is not a leaf")
-        _require(v.carries == (v.kind == "parameter",), v, "learns if and only if a parameter")
+        _require(v.kind in ("parameter", "free", "data"), v, "has no function but is not a leaf")
+        _require(v.carries == (v.kind != "data",), v, "carries an error if and only if no data")
         return
     _require(v.kind in ("internal", "delay"), v, "is a leaf with a function")
     _require(len(v.depends) == len(v.outputs), v, "does not say which inputs its errors reach")

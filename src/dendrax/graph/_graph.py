@@ -12,13 +12,13 @@ from __future__ import annotations
 import functools
 import importlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from dendrax.support import Vertices, counted, html_text, nearest
 
-Kind = Literal["parameter", "data", "internal", "delay"]
+Kind = Literal["parameter", "free", "data", "internal", "delay"]
 MOST_NAMES = 30  # in an error
 
 
@@ -47,7 +47,8 @@ class Vertex:
       message to input ``k``.
     - ``alias``: for each output the input whose tangent it hands on untouched, if any; empty means
       none. JAX adds their messages to one sum, and so does the wavefront.
-    - ``carries``: for each output, whether it depends on a parameter through such connections.
+    - ``carries``: for each output, whether it depends on a parameter, or on a free leaf, through
+      such connections.
     - ``source``: the line of the user's code it comes from.
     """
 
@@ -210,6 +211,16 @@ class Graph(Pictured):
         """The leaves that are clamped."""
         return tuple(self.vertices[i] for i in self.leaves if self[i].kind == "data")
 
+    @property
+    def free(self) -> tuple[Vertex, ...]:
+        """The leaves that relax, as value nodes do."""
+        return tuple(self.vertices[i] for i in self.leaves if self[i].kind == "free")
+
+    @property
+    def ties(self) -> Mapping[int, int]:
+        """Which output predicts which free leaf; both are counted."""
+        return {} if self.call is None else self.call.ties
+
     @functools.cached_property
     def active(self) -> tuple[Vertex, ...]:
         """The internal vertices that have a value node and an error, in program order."""
@@ -228,11 +239,14 @@ class Graph(Pictured):
         head = (
             f"Graph: {counted(len(self), 'vertex', 'vertices')}, "
             f"{counted(len(self.edges), 'edge that carries', 'edges that carry')} errors\n"
-            f"  {counted(counts['parameter'], 'parameter')}, {counts['data']} data, "
+            f"  {counted(counts['parameter'], 'parameter')}, {self._free()}{counts['data']} data, "
             f"{counted(len(self.active), 'internal vertex', 'internal vertices')} with an error, "
             f"{silent} without"
         )
         return "\n".join([head + self._summary(), *self._listing()])
+
+    def _free(self) -> str:
+        return f"{len(self.free)} free, " if self.free else ""
 
     def _summary(self) -> str:
         """What else there is to say about the graph as a whole."""

@@ -11,13 +11,15 @@ from dendrax.inference._network import View
 from dendrax.support import BATCH_LOSSES, complain, one_of
 
 
-def energies_of(rule: Any, view: View, pieces: int = 1) -> Mapping[Port, Energy]:
-    """The energy of each value node. The view may see only one of several ``pieces`` of the batch.
+def over_samples(
+    rule: Any, view: View, chosen: Mapping[Port, Energy], pieces: int = 1
+) -> Mapping[Port, Energy]:
+    """The energies of value nodes where the loss is a mean over a batch. The view may see only one
+    of several ``pieces`` of it.
 
-    Of a mean over a batch each sample has its own full energy; what all samples share has one.
+    Each sample has its own full energy; what all samples share has one.
     """
     check_batch(type(rule).__name__, rule.batch)
-    chosen = {port: _energy_at(rule, view.vertex(port)) for port in view.nodes}
     if rule.batch is None:
         return chosen
     own = [port for port in chosen if not is_shared(view, view.vertex(port))]
@@ -32,19 +34,6 @@ def check_batch(rule: str, batch: Any) -> None:
         one_of(f"{rule}: batch", batch, (None, *BATCH_LOSSES))
     elif batch < 1:
         raise complain(ValueError, f"{rule}: batch={batch} is not the size of a batch.")
-
-
-def _energy_at(rule: Any, vertex: Vertex) -> Energy:
-    energies = rule.energies
-    depends = callable(energies) and not isinstance(energies, type)
-    energy = energies(vertex) if depends else energies
-    if not isinstance(energy, Energy):
-        raise complain(
-            TypeError,
-            f"{type(rule).__name__}: the energy of {vertex.name} is {energy!r}, which is none.",
-            remedy="Return an energy for each vertex, such as dendrax.Gaussian(precision=2.0).",
-        )
-    return energy
 
 
 def is_shared(view: View, vertex: Vertex) -> bool:
@@ -67,7 +56,8 @@ def _batch_size(rule: Any, view: View, nodes: Sequence[Port]) -> int:
     """
     shapes = [view.aval(port).shape[len(view.loops(port)) :] for port in nodes]
     common = set.intersection(*map(set, shapes))
-    data = [leaf.shape for leaf in view.graph.data if leaf.shape]
+    leaves = (*view.graph.data, *view.graph.free)
+    data = [leaf.shape for leaf in leaves if leaf.shape]
     first, every = {shape[0] for shape in data}, {size for shape in data for size in shape}
     for found in (common & first, common & every, common):
         if len(found) == 1:

@@ -1,25 +1,34 @@
-"""Clamps: what holds the outputs of a network. Asked here, and nowhere else."""
+"""Clamps: what holds a network. Asked here, and nowhere else."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from dendrax.inference._equations import energy, prediction_error
+from dendrax.inference._energy import Energy, Gaussian
+from dendrax.inference._equations import prediction_error
+from dendrax.inference._held import Bound, held_output
 
 Array = Any
 
 
+@dataclass(frozen=True, eq=False)
 class Clamp:
-    """What holds the outputs; by itself nothing. ``o`` counts the outputs of the function.
+    """What holds a network; by itself nothing. ``o`` counts the outputs of the function.
 
     - ``error(o, mu)``: the error of an output whose prediction is ``mu``; ``None``: it has none.
     - ``energy(o, mu)``: what the output costs.
     - ``moves``: whether the error changes with the prediction.
+    - ``hold``: what value nodes are held at, by name.
+    - ``prior``: the energies of free arguments, see `dendrax.infer`.
     """
+
+    hold: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    prior: Any = field(default=None, kw_only=True)
 
     moves = True
 
@@ -30,8 +39,12 @@ class Clamp:
         raise NotImplementedError
 
     def holds(self) -> bool:
-        """Whether it holds anything."""
+        """Whether the outputs follow from what predicts them; else they are value nodes."""
         return True
+
+    def given(self, energies: Mapping[int, Energy]) -> Clamp:
+        """The same with energies for the outputs, which matter if they are held."""
+        return self
 
 
 class Free(Clamp):
@@ -59,15 +72,27 @@ class Pull(Clamp):
 
 @dataclass(frozen=True, eq=False)
 class Hold(Clamp):
-    """Outputs whose value node is held at a target, with the energy of any other error."""
+    """Outputs whose value node is held at a target; ``None``: not this one. ``masks`` say where."""
 
-    targets: Any
+    targets: Sequence[Any]
+    masks: Sequence[Any] = ()
+    energies: Mapping[int, Energy] = field(default_factory=dict)
 
-    def error(self, o: int, mu: Array) -> Array:
-        return prediction_error(mu, self.targets[o])
+    def _at(self, o: int) -> Bound:
+        return Bound(self.targets[o], self.masks[o] if self.masks else None)
+
+    def error(self, o: int, mu: Array) -> Array | None:
+        if self.targets[o] is None:
+            return None
+        if not self.energies and not self.masks:
+            return prediction_error(mu, self.targets[o])
+        return held_output(self.energies.get(o, Gaussian()), self._at(o), mu)[1]
 
     def energy(self, o: int, mu: Array) -> Array:
-        return energy(self.error(o, mu))
+        return held_output(self.energies.get(o, Gaussian()), self._at(o), mu)[0]
+
+    def given(self, energies: Mapping[int, Energy]) -> Hold:
+        return Hold(self.targets, self.masks, energies, hold=self.hold, prior=self.prior)
 
 
 def constant_error(mu: Array, value: Any) -> Array:

@@ -11,28 +11,35 @@ and one look at the network is that function, recorded by `dendrax.walk`: errors
 at μ enter, and what arrives at x and at the parameters leaves. Whatever the vertices are, a value
 that several of them compute on the way (the sum of a residual stream) is computed once.
 
+A free argument is a value node, too: a leaf whose value is x. Nothing predicts it, but for a prior,
+or an output that it is tied to: then that output is its μ, and the graph has a cycle.
+
 What no value node reaches (the first layer's prediction, anything made of weights or data alone) is
 computed in each look, too. A loop takes it out of its body (`dendrax.walk.hoisted`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from dendrax._compat import aval_of, zeros
 from dendrax.graph import Graph, Port, Quotient, Vertex, level_graph, operations_of
 from dendrax.inference._clamp import Clamp
-from dendrax.inference._energy import Energy
+from dendrax.inference._energy import Energy, total
 from dendrax.inference._equations import prediction_error, summaries
-from dendrax.inference._evaluate import Cuts, Value, Values, evaluate
+from dendrax.inference._evaluate import Cuts, Values, evaluate
 from dendrax.inference._given import check_parameters, check_values
+from dendrax.inference._held import Held
 from dendrax.local import is_inexact
 from dendrax.walk import PARAMETER, Local, Tape, record, send_back
 
@@ -46,12 +53,31 @@ class View:
     - ``shown``: the graph that the user sees.
     - ``nodes``: the value nodes, each with its port in that graph.
     - ``roots``: the outputs that are clamped, likewise.
+    - ``free``: those of the nodes that are free arguments.
+    - ``ties``: of these, which output predicts it, if one does.
     """
 
     graph: Graph
     shown: Graph
     nodes: Mapping[Port, Port]
     roots: Mapping[Port, Port]
+    free: tuple[Port, ...] = ()
+    ties: Mapping[Port, int] = field(default_factory=dict)
+
+    @functools.cached_property
+    def cuts(self) -> tuple[Port, ...]:
+        """The value nodes inside the graph, which have a vertex that predicts them."""
+        return tuple(port for port in self.nodes if port not in self.free)
+
+    @functools.cached_property
+    def names(self) -> dict[str, Port]:
+        """The value nodes by name; of a vertex with several ``cell[0]``, ``cell[1]``."""
+        counts = Counter(shown.vertex for shown in self.nodes.values())
+        found = {}
+        for port, (vertex, output) in self.nodes.items():
+            name = self.shown[vertex].name
+            found[name if counts[vertex] == 1 else f"{name}[{output}]"] = port
+        return found
 
     def vertex(self, node: Port) -> Vertex:
         """The vertex of a value node as the user sees it."""
@@ -88,9 +114,15 @@ def view_of(graph: Graph, *, clamped: bool = True) -> View:
         emitted = graph.flow.emitted
         ports = [Port(v.index, o) for v in graph.nodes for o in emitted[v.index]]
         nodes = dict(zip(ports, ports, strict=True))
+    leaves = zip(operations.leaves, graph.leaves, strict=True)
+    free = {Port(leaf): Port(shown) for leaf, shown in leaves if graph[shown].kind == "free"}
+    ties = {Port(operations.leaves[k]): o for k, o in graph.ties.items()}
+    tied = {operations.outputs[o] for o in ties.values()}
+    roots = {port: shown for port, shown in roots.items() if port not in tied}
     if not clamped:
         nodes, roots = {**nodes, **roots}, {}
-    return View(operations, graph, dict(sorted(nodes.items())), roots)
+    nodes = dict(sorted({**nodes, **free}.items()))
+    return View(operations, graph, nodes, roots, tuple(free), ties)
 
 
 def _is_float(graph: Graph, port: Port) -> bool:
@@ -122,6 +154,8 @@ class Network:
     - ``parameters``: the parameters, by leaf.
     - ``outputs``: the function's results by the forward pass.
     - ``nodes``: name, level, parity, shape and dtype of each value node.
+    - ``held``: what holds some of them at a value, wholly or in part.
+    - ``priors``: the predictions of free arguments that have a prior.
     - ``look(x)``: predictions, errors, messages and energies with the value nodes at ``x``.
     """
 
@@ -132,6 +166,9 @@ class Network:
     local: Local
     values: Values
     outputs: list[Array]
+    held: Mapping[Port, Held] = field(default_factory=dict)
+    priors: Values = field(default_factory=dict)
+    _known: dict[str, Any] = field(default_factory=dict)
 
     @functools.cached_property
     def parameters(self) -> Values:
@@ -169,7 +206,7 @@ class Network:
         """
         check_values(self, x)
         check_parameters(self, parameters or {})
-        return self._look(x, parameters)
+        return self._looked("look", x, parameters)
 
     def look_through(self, epsilon: Values, parameters: Values | None = None) -> Look:
         """The network with each value node ``epsilon`` away from its prediction, ``x = μ - ε``.
@@ -179,27 +216,78 @@ class Network:
         """
         check_values(self, epsilon)
         check_parameters(self, parameters or {})
-        look = self._look(epsilon, parameters, lambda mu, e: mu - jnp.conj(e))
-        return look.with_errors(epsilon, through=True)
+        return self._looked("look_through", epsilon, parameters)
 
-    def _look(self, given: Values, parameters: Values | None, value: Value | None = None) -> Look:
-        graph, nodes = self.view.graph, list(self.view.nodes)
+    @contextlib.contextmanager
+    def remembering(self) -> Iterator[None]:
+        """While a time step is traced: whoever looks at the same is shown the same look."""
+        self._known["look"] = None
+        try:
+            yield
+        finally:
+            self._known.clear()
+
+    def _looked(self, how: str, given: Values, parameters: Values | None) -> Look:
+        key = (how, given, parameters or {})
+        last = self._known.get("look")
+        if last is not None and _is_same(last[0], key):
+            return last[1]
+        look = self._look(given, parameters, through=how == "look_through")
+        if how == "look_through":
+            look = look.with_errors(given, through=True)
+        if "look" in self._known:
+            self._known["look"] = key, look
+        return look
+
+    def _look(self, given: Values, parameters: Values | None, *, through: bool = False) -> Look:
+        graph, nodes, free = self.view.graph, self.view.cuts, self.view.free
         leaves = dict(zip(map(Port, graph.leaves), self.leaves, strict=True))
         leaves.update(parameters or {})
+        for port in free:
+            value = self.values[port] - jnp.conj(given[port]) if through else given[port]
+            leaves[port] = self.placed(port, value)
 
         def function(*inputs: Any) -> list[Any]:
-            cuts = Cuts(dict(zip(nodes, inputs[len(leaves) :], strict=True)), value)
+            x = dict(zip(nodes, inputs[len(leaves) :], strict=True))
+            cuts = Cuts(self._bound(x), _away) if through else Cuts(x)
             env = evaluate(graph, inputs[: len(leaves)], cuts=cuts)
             outputs = [env[port] for port in graph.outputs]
             return [*outputs, *map(cuts.mu.__getitem__, nodes), *map(cuts.x.__getitem__, nodes)]
 
         active = [*which_leaves(graph), *[True] * len(nodes)]
-        inputs = [*leaves.values(), *map(given.__getitem__, nodes)]
+        starts = given if through else {port: self.placed(port, given[port]) for port in nodes}
+        inputs = [*leaves.values(), *map(starts.__getitem__, nodes)]
         results, tape = record(function, inputs, active, self.local)
         first, second = len(graph.outputs), len(graph.outputs) + len(nodes)
-        mu = dict(zip(nodes, results[first:second], strict=True))
-        x = dict(zip(nodes, results[second:], strict=True))
+        mu = {**{port: leaves[port] for port in free}, **self.priors}
+        mu.update((port, results[o]) for port, o in self.view.ties.items())
+        mu.update(zip(nodes, results[first:second], strict=True))
+        x = {port: leaves[port] for port in free}
+        x.update(zip(nodes, results[second:], strict=True))
         return Look(self, x, mu, results[:first], tape)
+
+    def placed(self, port: Port, x: Array) -> Array:
+        """The value of a value node, where nothing else holds it."""
+        return self.held[port].placed(x) if port in self.held else x
+
+    def _bound(self, errors: Values) -> dict[Port, Any]:
+        """Errors, and with them what holds the value nodes."""
+        return {p: (e, self.held[p].bound) if p in self.held else e for p, e in errors.items()}
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two trees hold the same arrays."""
+    first, second = jax.tree.flatten(one), jax.tree.flatten(other)
+    pairs = zip(first[0], second[0], strict=False)
+    return first[1] == second[1] and all(a is b for a, b in pairs)
+
+
+def _away(mu: Array, given: Any) -> Array:
+    """The value of a node that is this far from its prediction, where nothing holds it."""
+    if not isinstance(given, tuple):
+        return mu - jnp.conj(given)
+    epsilon, (value, mask) = given
+    return jnp.where(mask, value, mu - jnp.conj(epsilon))
 
 
 class Look:
@@ -229,18 +317,30 @@ class Look:
     def with_errors(self, epsilon: Values, *, through: bool = False) -> Look:
         """The same with other errors than ``μ - x``; the value nodes are that far from ``μ``."""
         check_values(self.net, epsilon)
-        x = {port: self.mu[port] - jnp.conj(e) for port, e in epsilon.items()}
+        x = {
+            p: x if self._is_apart(p) else self.mu[p] - jnp.conj(epsilon[p])
+            for p, x in self.x.items()
+        }
         return Look(self.net, x, self.mu, self.outputs, self.tape, epsilon, through=through)
 
     @functools.cached_property
     def epsilon(self) -> Values:
-        if self._epsilon is not None:
-            return self._epsilon
-        return {port: prediction_error(mu, self.x[port]) for port, mu in self.mu.items()}
+        given = self._epsilon or {}
+        return {
+            port: prediction_error(mu, self.x[port])
+            if port not in given or self._is_apart(port)
+            else given[port]
+            for port, mu in self.mu.items()
+        }
+
+    def _is_apart(self, port: Port) -> bool:
+        """Whether a value is its own, and not what prediction and error say."""
+        return port in self.net.view.free or port in self.net.held
 
     def _pair(self, port: Port) -> tuple[Array, Array]:
         """Prediction and value; errors that are given are not computed again, with fewer digits."""
-        if self._epsilon is None:
+        of_error = self.net.energies[port].of_error and not self._is_apart(port)
+        if self._epsilon is None or not of_error:
             return self.mu[port], self.x[port]
         epsilon = jnp.conj(self._epsilon[port])
         return epsilon, jnp.zeros_like(epsilon)
@@ -251,24 +351,31 @@ class Look:
         return {port: energies[port].error(*self._pair(port)) for port in self.mu}
 
     def send(
-        self, errors: Mapping[Port, Array], waiting: Mapping[Port, Array] | None = None
+        self,
+        errors: Mapping[Port, Array],
+        waiting: Mapping[Port, Array] | None = None,
+        pulls: Mapping[Port, Array] | None = None,
     ) -> Arrived:
         """Send the errors of value nodes, and those of the clamped outputs, to where they go.
 
         ``waiting`` are messages that have come from elsewhere: to outputs, leaves, value nodes.
+        ``pulls`` enter at the value nodes themselves, where these follow from their errors.
         """
         view, waiting = self.net.view, waiting or {}
-        leaves, nodes = list(map(Port, view.graph.leaves)), list(view.nodes)
+        leaves, nodes = list(map(Port, view.graph.leaves)), view.cuts
         pairs = zip(view.graph.outputs, self.output_errors, strict=True)
         ends = [waiting.get(p) if error is None and p not in nodes else error for p, error in pairs]
-        given = [*ends, *map(errors.get, nodes), *[None] * len(nodes)]
+        for port, o in view.ties.items():
+            ends[o] = errors.get(port)
+        given = [*ends, *map(errors.get, nodes), *map((pulls or {}).get, nodes)]
         found = send_back(self.tape, given, [waiting.get(port) for port in (*leaves, *nodes)])
-        leaves = zip(leaves, found, strict=False)
-        nodes = zip(nodes, found[-len(nodes) :] if nodes else (), strict=True)
-        arrived = {port: message for port, message in nodes if message is not None}
+        at_leaves = {p: m for p, m in zip(leaves, found, strict=False) if m is not None}
+        pairs = zip(nodes, found[len(leaves) :], strict=True)
+        arrived = {port: message for port, message in pairs if message is not None}
         if self._through:  # x = μ - ε: what arrives at ε has the other sign
             arrived = {port: -jnp.conj(message) for port, message in arrived.items()}
-        return Arrived(arrived, {port: m for port, m in leaves if m is not None})
+        at_free = {port: at_leaves.pop(port) for port in view.free if port in at_leaves}
+        return Arrived({**at_free, **arrived}, at_leaves)
 
     @functools.cached_property
     def output_errors(self) -> list[Array | None]:
@@ -280,7 +387,19 @@ class Look:
     @functools.cached_property
     def arrived(self) -> Arrived:
         """What arrives when every vertex sends its own error."""
-        return self.send({} if self._through else self.errors)
+        return self._arrived_through() if self._through else self.send(self.errors)
+
+    def _arrived_through(self) -> Arrived:
+        """The same where value nodes follow from their errors: of an energy that depends on these
+        alone nothing is sent, since prediction and value move together."""
+        net, pulls = self.net, {}
+        own = [p for p in self.mu if self._is_apart(p) or not net.energies[p].of_error]
+        for port in own:
+            if port not in net.view.free:
+                pulls[port] = net.energies[port].pull(*self._pair(port))
+        arrived = self.send({port: self.errors[port] for port in own}, pulls=pulls)
+        nodes = {p: m - pulls[p] if p in pulls else m for p, m in arrived.nodes.items()}
+        return Arrived(nodes, arrived.leaves)
 
     @property
     def slope(self) -> Values:
@@ -299,7 +418,7 @@ class Look:
     @functools.cached_property
     def energies(self) -> Values:
         net = self.net
-        found = {port: net.energies[port].energy(*self._pair(port)) for port in self.mu}
+        found = {port: total(net.energies[port].energy(*self._pair(port))) for port in self.mu}
         for o, (port, mu) in enumerate(zip(net.view.graph.outputs, self.outputs, strict=True)):
             if self.output_errors[o] is not None:
                 found[port] = net.clamp.energy(o, mu)
@@ -350,4 +469,10 @@ def quantities(look: Look) -> Quantities:
 def which_leaves(graph: Graph) -> list[int]:
     """For the walk: which of the leaves are which parameters."""
     numbers = itertools.count(PARAMETER)
-    return [next(numbers) if graph.carries(Port(leaf)) else 0 for leaf in graph.leaves]
+
+    def which(leaf: int) -> int:
+        if not graph.carries(Port(leaf)):
+            return 0
+        return 1 if graph[leaf].kind == "free" else next(numbers)
+
+    return list(map(which, graph.leaves))

@@ -6,12 +6,13 @@ from typing import Any
 
 from dendrax.graph import LevelledGraph
 from dendrax.inference._dynamics import Schedule
-from dendrax.inference._energy import Energies, Gaussian
+from dendrax.inference._energies import Energies
+from dendrax.inference._energy import Gaussian
 from dendrax.inference._equations import largest
 from dendrax.inference._evaluate import Values
 from dendrax.inference._network import Look, Network
 from dendrax.inference._trust import looked
-from dendrax.support import Vertices, complain
+from dendrax.support import OnDivergence, Vertices, complain
 from dendrax.walk import Local, fast
 
 State = Any
@@ -33,7 +34,8 @@ class Rule:
 
     - `vertices`: the choice of vertices that it is meant for.
     - `num_steps`: how many time steps; with a `tol`, at most, and the rule is `done` before.
-    - `energies`: one for all value nodes, or a method `energies(self, vertex)` that returns one.
+    - `energies`: one for all value nodes that move; or a dictionary from names of vertices, also of
+      the output, to energies; or a method `energies(self, vertex)` that returns one for each.
     - `batch`: whether the loss is a mean over samples, as for `dendrax.IL`.
     - `levelled`: whether errors are kept in step by delays.
     - `local`: how one vertex is linearised.
@@ -41,6 +43,9 @@ class Rule:
     - `moves_parameters`: whether parameters move during inference, by steps of `learning_rate`.
     - `is_wave`: whether one pass over the graph, without value nodes, gives its gradient.
     - `keeps_time`: whether parameters learn at times of their own; then `schedule` says when.
+    - `settles`: whether its value nodes settle, so that arguments can be free and nodes held.
+    - `on_divergence`: what `dendrax.value_and_grad` does when inference ends with more energy than
+      it began with, or with none that is finite, see `dendrax.IL`.
     - `is_placeable`: whether its levels can lie on several devices (`dendrax.placement`).
 
     !!! example
@@ -79,7 +84,7 @@ class Rule:
     vertices: Vertices = "layer"
     num_steps: int | None = 20
     tol: float | None = None
-    energies: Energies = Gaussian()
+    energies: Energies | None = Gaussian()
     batch: Any = None
     levelled: bool = False
     local: Local = fast
@@ -89,6 +94,8 @@ class Rule:
     is_wave: bool = False
     keeps_time: bool = False
     is_placeable: bool = False
+    settles: bool = True
+    on_divergence: OnDivergence = "nan"
 
     @property
     def remembers(self) -> bool:

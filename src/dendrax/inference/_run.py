@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -16,18 +15,23 @@ from dendrax.graph import (
     Edge,
     Graph,
     LevelledGraph,
+    Port,
     checked,
     contract_graph,
     level_graph,
     operations_of,
 )
 from dendrax.inference._clamp import Clamp, Free, Hold, Pull
+from dendrax.inference._descent import Descent
 from dendrax.inference._dynamics import run_dynamics
+from dendrax.inference._equations import largest
 from dendrax.inference._evaluate import evaluate
+from dendrax.inference._held import Bound, bound_of
 from dendrax.inference._network import which_leaves
+from dendrax.inference._notice import notice, on_divergence, on_no_convergence
 from dendrax.inference._records import Record, Recorded
 from dendrax.inference._rule import Rule
-from dendrax.inference._settle import Descent, network_of, relax
+from dendrax.inference._settle import Relaxed, network_of, relax
 from dendrax.inference._trust import check_no_memory
 from dendrax.support import QUANTITIES, Vertices, complain, html_table, warn
 from dendrax.vertices import unrolled, with_vertices
@@ -57,8 +61,9 @@ class Result:
     - ``graph``: the graph that ran: with the vertices that were chosen, or those of the rule.
     - ``num_steps``: the number of time steps used; 0 for the wavefront, which needs none.
     - ``converged``: whether the rule stopped because of its ``tol``; ``None`` without one.
-    - ``diverged_at``: the time step from which on the energy is larger than at the start, or not
-      finite; ``None`` if all is well. See ``advice`` for what to do then.
+    - ``diverged_at``: the time step from which on the energy rose for good (by a tenth of what it
+      had fallen, or more), or was not finite; ``None`` if all is well. See ``advice`` for what to
+      do then.
 
     Inside `jax.jit` the numbers are not known yet: ``diverged_at`` and ``advice`` are for outside,
     and records of a rule with a ``tol`` have their last entry repeated to full length.
@@ -87,35 +92,12 @@ class Result:
     @property
     def advice(self) -> str:
         """What to try if inference diverged or did not converge; empty if all is well."""
+        if self.rule is None:
+            return ""
         if self.diverged_at is not None:
             assert self.descent is not None
-            return self._on_divergence(float(self.descent.start), float(self.descent.end))
-        if self.converged is not None and not self.converged:
-            return (
-                f"Inference did not converge in {int(self.num_steps)} steps. Try a larger "
-                "num_steps or tol, a larger gamma, or, if the energy goes up and down, a smaller."
-            )
-        return ""
-
-    def _on_divergence(self, start: float, end: float) -> str:
-        assert self.rule is not None
-        if not math.isfinite(start):
-            return (
-                f"The energy is {start} from the start: the function is not finite where the "
-                "value nodes begin. Try init='forward', or look at the function's values there."
-            )
-        return (
-            f"Inference diverged: from step {self.diverged_at} on the energy is larger than at the "
-            f"start ({start:.4g}), and at the end it is {end:.4g}. Try {self._other_vertices()}"
-            f"{self.rule.remedy()}."
-        )
-
-    def _other_vertices(self) -> str:
-        """With every operation a vertex there are many more errors than a rule is meant for."""
-        chosen = None if self.graph is None else self.graph.chosen
-        if self.rule is None or chosen != "primitive" or self.rule.vertices == "primitive":
-            return ""
-        return f"vertices={self.rule.vertices!r} (every operation is a vertex here), then "
+            return on_divergence(self.rule, self.descent, self.graph)
+        return on_no_convergence(self.converged, self.num_steps)
 
     def __repr__(self) -> str:
         lines = [f"  {name}{' ' if name == 'energy' else ': '}{text}" for name, text in self._facts]
@@ -172,9 +154,25 @@ class Outcome:
     """What an update leaves besides value and gradient; a pytree.
 
     - ``memory``: what the next update is to start from, if the rule remembers anything.
+    - ``energy``: the energy where inference has settled: of the whole network, which for a
+      generative one is what says how well it does. ``course``: at every time step, if
+      ``has_result="energy"`` asked for it.
+    - ``num_steps``: the time steps used.
+    - ``slope``: the largest slope of a value node at the end; 0 where all have settled.
+    - ``diverged``: whether the energy was larger at the end than at the start, or not finite.
+    - ``args``: the arguments, with the free ones where they have settled; ``None`` if none is free.
+
+    A rule that is one pass leaves the memory and the energy, which is the loss; the rest is
+    ``None``.
     """
 
     memory: Any = None
+    energy: Any = None
+    course: Any = None
+    num_steps: Any = None
+    slope: Any = None
+    diverged: Any = None
+    args: Any = None
 
 
 class Learned(NamedTuple):
@@ -182,7 +180,31 @@ class Learned(NamedTuple):
 
     outputs: list[Any]
     gradients: list[Any]
-    outcome: Outcome
+    relaxed: Relaxed | None
+
+    def outcome(self, call: Any) -> Outcome:
+        """What is left, for those who ask."""
+        found = self.relaxed
+        if found is None:
+            return Outcome()
+        descent = found.descent
+        return Outcome(
+            found.memory,
+            found.look.energy,
+            found.records.get("energy"),
+            jnp.asarray(found.num_steps),
+            largest(found.look.slope),
+            None if descent is None else descent.diverged_at >= 0,
+            settled_arguments(call, found) if found.look.net.view.free else None,
+        )
+
+
+def settled_arguments(call: Any, found: Relaxed) -> tuple[Any, ...]:
+    """The arguments of a call, with the free ones where they have settled."""
+    net = found.look.net
+    places = zip(map(Port, net.view.graph.leaves), net.leaves, strict=True)
+    leaves = [found.look.x.get(port, value) for port, value in places]
+    return tuple(call.arguments.filled(leaves[len(call.constants) :])[0])
 
 
 def learn(
@@ -190,19 +212,39 @@ def learn(
     rule: Rule,
     vertices: Vertices,
     leaves: Sequence[Any],
-    errors: Sequence[Any],
+    clamp: Clamp,
     memory: Any = None,
+    record: Sequence[str] = (),
 ) -> Learned:
-    """What a rule learns over time, for a constant error at each output (``None``: absent)."""
+    """What a rule learns over time from what holds the network."""
     shown = with_vertices(graph, vertices, unrolled=keeps_step(rule))
-    clamp = Pull(errors)
+    check_settles(rule, shown, clamp)
     if rule.keeps_time:
         check_no_memory(rule, memory)
         levelled = checked(level_graph(shown))
         end = run_dynamics(levelled.graph, rule.schedule(levelled), leaves, clamp)
-        return Learned(end.outputs, end.gradients, Outcome())
-    end = relax(rule, relaxed_graph(rule, shown), leaves, clamp, memory=memory)
-    return Learned(end.outputs, end.gradients, Outcome(end.memory))
+        return Learned(end.outputs, end.gradients, None)
+    found = relax(rule, relaxed_graph(rule, shown), leaves, clamp, record, memory=memory)
+    notice(rule, found.descent)
+    return Learned(found.outputs, found.gradients, found)
+
+
+def check_settles(rule: Rule, graph: Graph, clamp: Clamp) -> None:
+    """What is free or held needs a rule whose value nodes settle."""
+    asked = [
+        name
+        for name, given in (("free", graph.free), ("hold", clamp.hold), ("prior", clamp.prior))
+        if given
+    ]
+    if asked and not (rule.relaxes and rule.settles):
+        name = type(rule).__name__
+        raise complain(
+            ValueError,
+            f"{name} cannot heed {' and '.join(asked)}: its value nodes do not settle.",
+            remedy="Use a rule whose value nodes do, such as rule=dendrax.IL().",
+        )
+    if graph.ties and keeps_step(rule):
+        refuse_cycle(graph)
 
 
 def first_memory(graph: Graph, rule: Rule, vertices: Vertices, leaves: Sequence[Any]) -> Any:
@@ -220,7 +262,7 @@ def keeps_step(rule: Rule) -> bool:
 def relaxed_graph(rule: Rule, graph: Graph | LevelledGraph) -> Graph:
     """The graph that a relaxing rule runs on: with the delays written out if it wants them."""
     flat = as_flat(graph)
-    if not flat.nodes and rule.descends and not rule.is_wave:
+    if not (flat.nodes or flat.free) and rule.descends and not rule.is_wave:
         warn(
             f"{type(rule).__name__}: the graph has no value node, only an output, so that nothing "
             "can relax (and the first step's gradient is backpropagation's). Choose other "
@@ -228,8 +270,22 @@ def relaxed_graph(rule: Rule, graph: Graph | LevelledGraph) -> Graph:
         )
     if not rule.levelled:
         return flat
+    refuse_cycle(flat)
     levelled = graph if isinstance(graph, LevelledGraph) else checked(level_graph(graph))
     return checked(levelled.expand())
+
+
+def refuse_cycle(graph: Graph) -> None:
+    """A graph with a tie has no levels."""
+    for leaf, o in graph.ties.items():
+        free, output = graph[graph.leaves[leaf]], graph[graph.outputs[o].vertex]
+        raise complain(
+            ValueError,
+            f"the graph has a cycle, and so no levels: {free.name} is predicted by {output.name}, "
+            "which reads it.",
+            source=output.source,
+            remedy=f"Cut the cycle: trace the function without the tie of {free.name}.",
+        )
 
 
 def graph_for(rule: Rule, graph: Graph | LevelledGraph) -> Graph | LevelledGraph:
@@ -244,11 +300,11 @@ def run_rule(
     graph: Graph | LevelledGraph,
     rule: Rule,
     leaves: Sequence[Any],
-    target: Sequence[Any] | None,
+    clamp: Clamp,
     record: Sequence[str],
 ) -> Result:
     """Run a rule on a flat graph: a loss, a clamped target, or a free prediction."""
-    clamp = clamp_for(as_flat(graph), target)
+    check_settles(rule, as_flat(graph), clamp)
     if rule.is_wave and not record and clamp.holds():
         return _run_as_wave(as_flat(graph), rule, leaves, clamp)
     if keeps_step(rule) and (flat := unrolled(as_flat(graph))) is not as_flat(graph):
@@ -335,11 +391,15 @@ def _run_as_wave(graph: Graph, rule: Rule, leaves: Sequence[Any], clamp: Clamp) 
 
 
 def flat_target(graph: Graph, target: Any) -> list[Any] | None:
-    """The leaves of a target, which is a tree like the function's result."""
+    """The leaves of a target, which is a tree like the function's result; ``None`` at a place says
+    that this output has none."""
     if target is None:
         return None
     leaves, tree = jax.tree.flatten(target)
     expected = graph.call.out_tree
+    if tree == expected:
+        return leaves
+    leaves, tree = jax.tree.flatten(target, is_leaf=lambda part: part is None)
     if tree != expected:
         raise complain(
             ValueError,
@@ -348,17 +408,71 @@ def flat_target(graph: Graph, target: Any) -> list[Any] | None:
     return leaves
 
 
-def clamp_for(graph: Graph, target: Sequence[Any] | None) -> Clamp:
-    """A target holds the outputs; a scalar loss pulls with an error of 1; else nothing does."""
+def clamp_for(
+    graph: Graph,
+    target: Sequence[Any] | None,
+    mask: Any = None,
+    *,
+    hold: Mapping[str, Any] | None = None,
+    prior: Any = None,
+    otherwise: type[Clamp] = Free,
+) -> Clamp:
+    """A target holds the outputs, where the mask is true; a scalar loss pulls with an error of 1;
+    else nothing does."""
     avals = [graph[port.vertex].outputs[port.output] for port in graph.outputs]
+    given = {"hold": _checked_hold(hold), "prior": prior}
     if target is not None:
-        return Hold([_as_target(y, aval) for y, aval in zip(target, avals, strict=True)])
-    if len(avals) == 1 and avals[0].shape == () and jnp.issubdtype(avals[0].dtype, jnp.floating):
-        return Pull([1.0])
-    return Free()
+        targets = [_as_target(y, aval) for y, aval in zip(target, avals, strict=True)]
+        for o in graph.ties.values():
+            if targets[o] is not None:
+                raise complain(
+                    ValueError,
+                    "an output has a target and is tied to an argument, too.",
+                    remedy="Hold the argument: hold={'its name': (value, mask)}.",
+                )
+        if mask is None:
+            return Hold(targets, **given)
+        masked = _with_masks(graph, targets, mask)
+        return Hold([b and b.value for b in masked], [b and b.mask for b in masked], **given)
+    if mask is not None:
+        raise complain(ValueError, "there is a mask, but no target that it is for.")
+    is_loss = len(avals) == 1 and avals[0].shape == () and not graph.ties
+    if is_loss and jnp.issubdtype(avals[0].dtype, jnp.floating):
+        return Pull([1.0], **given)
+    return otherwise(**given)
+
+
+def _checked_hold(hold: Any) -> Mapping[str, Any]:
+    if hold is None:
+        return {}
+    if not isinstance(hold, Mapping):
+        raise complain(
+            TypeError,
+            f"hold must be a dictionary, got {type(hold).__name__}.",
+            remedy="Write hold={'name of a vertex': value}, or (value, mask) to hold a part.",
+        )
+    return hold
+
+
+def _with_masks(graph: Graph, targets: Sequence[Any], mask: Any) -> list[Bound | None]:
+    """What each output is held at, and where."""
+    masks = jax.tree.leaves(mask, is_leaf=lambda part: part is None)
+    if len(masks) != len(targets):
+        raise complain(
+            ValueError,
+            f"there are {len(masks)} masks for {len(targets)} outputs.",
+            remedy="Give a mask of the form of the target.",
+        )
+    found: list[Bound | None] = []
+    for at, target, own in zip(graph.outputs, targets, masks, strict=True):
+        aval = graph[at.vertex].outputs[at.output]
+        found.append(None if target is None else bound_of("the output", (target, own), aval))
+    return found
 
 
 def _as_target(y: Any, aval: Any) -> Any:
+    if y is None:
+        return None
     y = jnp.asarray(y, aval.dtype)
     if y.shape != aval.shape:
         raise complain(

@@ -6,7 +6,7 @@ parameters learn from the last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,11 +14,13 @@ import jax.numpy as jnp
 
 from dendrax import _compat
 from dendrax.graph import Graph, Port
-from dendrax.inference._batch import energies_of
 from dendrax.inference._clamp import Clamp
-from dendrax.inference._equations import energy
-from dendrax.inference._evaluate import evaluate
-from dendrax.inference._network import Network, View, quantities, view_of
+from dendrax.inference._descent import Descent, Watch, from_ends
+from dendrax.inference._energies import energies_of, output_energies_of, priors_of
+from dendrax.inference._evaluate import Cuts, Values, evaluate
+from dendrax.inference._held import Held
+from dendrax.inference._hold import bound_by, started
+from dendrax.inference._network import Look, Network, View, quantities, view_of
 from dendrax.inference._rule import Rule
 from dendrax.inference._trust import (
     check_gradient,
@@ -38,28 +40,37 @@ Note = Callable[[State], dict[str, Any]]  # what is recorded of a state
 
 
 def network_of(
-    rule: Rule, graph: Graph, leaves: Sequence[Any], clamp: Clamp, view: View | None = None
+    rule: Rule,
+    graph: Graph,
+    leaves: Sequence[Any],
+    clamp: Clamp,
+    view: View | None = None,
+    start: Mapping[str, Any] | None = None,
 ) -> Network:
-    """The network that a rule runs on, at the forward pass."""
+    """The network that a rule runs on, at the forward pass, or with value nodes at a ``start``."""
     view = view or view_of(graph, clamped=clamp.holds())
-    forward = evaluate(view.graph, leaves)
-    values = {port: forward[port] for port in view.nodes}
+    energies, priors = priors_of(clamp.prior, view)
+    energies = {**energies_of(rule, view, priors=energies)}
+    clamp, bounds = bound_by(clamp, view)
+    held = {port: Held(energies[port], bound) for port, bound in bounds.items()}
+    cuts = Cuts({port: held[port].bound for port in view.cuts if port in held}, _bound_value)
+    places = dict(zip(map(Port, view.graph.leaves), leaves, strict=True))
+    for port in view.free:
+        places[port] = held[port].placed(places[port]) if port in held else places[port]
+    forward = evaluate(view.graph, [*places.values()], cuts=cuts)
+    values = {port: cuts.x.get(port, forward[port]) for port in view.nodes}
+    values.update(started(view, start or {}))
     outputs = [forward[port] for port in view.graph.outputs]
-    return Network(view, leaves, clamp, energies_of(rule, view), rule.local, values, outputs)
+    energies.update(held)
+    clamp = clamp.given(output_energies_of(rule, view))
+    return Network(
+        view, [*places.values()], clamp, energies, rule.local, values, outputs, held, priors
+    )
 
 
-class Descent(NamedTuple):
-    """How the energy went: at the start and at the end; and the time step from which on it is
-    larger than at the start, or not finite: -1 if all is well."""
-
-    start: Array
-    end: Array
-    diverged_at: Array
-
-    @property
-    def ends(self) -> tuple[Array, Array]:
-        """At the start and at the end."""
-        return self.start, self.end
+def _bound_value(mu: Array, bound: tuple[Array, Array]) -> Array:
+    value, mask = bound
+    return jnp.where(mask, value, mu)
 
 
 class Relaxed(NamedTuple):
@@ -67,7 +78,8 @@ class Relaxed(NamedTuple):
 
     ``gradients`` by leaf (``None``: no error); ``outputs`` of the forward pass; ``settled``, where
     the value nodes of the outputs have arrived; the ``records``; ``num_steps`` used; whether the
-    rule is ``done`` (``None`` without a tol); its ``memory``; the ``descent``, if it was watched.
+    rule is ``done`` (``None`` without a tol); its ``memory``; the ``descent``, if it was watched;
+    a ``look`` at the end.
     """
 
     gradients: list[Any]
@@ -78,6 +90,7 @@ class Relaxed(NamedTuple):
     done: Array | None
     memory: Any
     descent: Descent | None
+    look: Look
 
 
 def relax(
@@ -89,12 +102,13 @@ def relax(
     *,
     memory: Any = None,
     watched: bool = False,
+    start: Mapping[str, Any] | None = None,
 ) -> Relaxed:
     """Relax the value nodes of a graph, then let the parameters learn."""
-    net = network_of(rule, graph, leaves, clamp)
+    net = network_of(rule, graph, leaves, clamp, start=start)
     with running(rule, "start"):
         check_memory(rule, net, memory)
-        start = jax.tree.map(jnp.asarray, rule.start(net, memory))
+        begin = jax.tree.map(jnp.asarray, rule.start(net, memory))
 
     def look(state: State) -> dict[str, Any]:
         found = quantities(looked(rule, net, state)) if record else None
@@ -102,17 +116,21 @@ def relax(
 
     count = check_num_steps(rule, net)
     if record:
-        check_records(jax.eval_shape(look, start), count + 1, copies=2)  # with the last
-    watch = _Watch(rule, net, start) if watched and rule.descends else None
+        check_records(jax.eval_shape(look, begin), count + 1, copies=2)  # with the last
+    watch = Watch(rule, net, begin) if watched and rule.descends else None
     loop = _run_all if rule.tol is None else _run_until
     with running(rule, "step"):
-        end, records, used, last = loop(rule, net, start, count, look, watch)
+        end, records, used, seen = loop(rule, net, begin, count, look, watch)
     with running(rule, "gradient"):
-        gradient = rule.gradient(net, end)
-        if type(rule).gradient is not Rule.gradient:
-            gradient = check_gradient(rule, net, gradient, end)
+        final = looked(rule, net, end)
+        descent = None
+        if watch is not None:
+            descent = watch.descent(final, used, seen)
+        elif rule.descends and rule.on_divergence != "ignore":
+            descent = from_ends(rule, net, begin, final, used)
+        gradient = _gradient(rule, net, end, final, descent)
     gradients = [gradient.get(Port(leaf)) for leaf in net.view.graph.leaves]
-    x = {} if clamp.holds() else looked(rule, net, end).x
+    x = {} if clamp.holds() else final.x
     settled = [x.get(p, o) for p, o in zip(net.view.graph.outputs, net.outputs, strict=True)]
     return Relaxed(
         gradients,
@@ -122,8 +140,29 @@ def relax(
         used,
         None if rule.tol is None else is_done(rule, net, end),
         rule.memory(net, end),
-        None if watch is None else watch.descent(end, used, last),
+        descent,
+        final,
     )
+
+
+def _gradient(rule: Rule, net: Network, end: State, final: Look, descent: Descent | None) -> Values:
+    """What the parameters learn; NaN if inference has run away, and the rule says so."""
+    if type(rule).gradient is Rule.gradient:
+        gradient = final.gradient
+    else:
+        gradient = check_gradient(rule, net, rule.gradient(net, end), end)
+    if rule.on_divergence != "nan" or descent is None:
+        return gradient
+
+    like = next(iter(gradient.values()), jnp.zeros(()))
+    lost = ~_compat.on_all_devices(~descent.is_lost, like)
+    # A branch, and not a choice between numbers: XLA would fuse that with what reads the gradient,
+    # and round otherwise than without.
+    return jax.lax.cond(lost, _nowhere, lambda gradient: gradient, gradient)
+
+
+def _nowhere(gradient: Values) -> Values:
+    return {port: jnp.full_like(error, jnp.nan) for port, error in gradient.items()}
 
 
 def settle(rule: Rule, net: Network, state: State) -> State:
@@ -163,46 +202,21 @@ def settle(rule: Rule, net: Network, state: State) -> State:
         return loop(rule, net, state, check_num_steps(rule, net), lambda state: {}, None)[0]
 
 
-class _Watch:
-    """Looks at the energy at each time step, and remembers the last at which all was well."""
-
-    def __init__(self, rule: Rule, net: Network, start: State):
-        self.rule, self.net = rule, net
-        first = looked(rule, net, start)
-        sizes = [energy(mu).astype(float) for mu in first.mu.values()]
-        size = jnp.sum(jnp.asarray(sizes, float))
-        self.start = first.energy
-        rounding = 1e-6 * (jnp.abs(self.start) + jnp.where(jnp.isfinite(size), size, 0))
-        self.limit = self.start + rounding
-
-    def last(self, state: State, t: Array, last: Array) -> Array:
-        """The last time at which all was well, ``t`` if it is now."""
-        return jnp.where(self._is_well(self.rule.look(self.net, state).energy), t, last)
-
-    def _is_well(self, energy: Array) -> Array:
-        return jnp.isfinite(energy) & (energy <= self.limit)
-
-    def descent(self, end: State, used: Array, last: Array) -> Descent:
-        energy = self.rule.look(self.net, end).energy
-        diverged = jnp.minimum(last + 1, used)
-        return Descent(self.start, energy, jnp.where(self._is_well(energy), -1, diverged))
-
-
 def _run_all(
-    rule: Rule, net: Network, start: State, num_steps: int, look: Note, watch: _Watch | None
-) -> tuple[State, Any, Any, Array]:
+    rule: Rule, net: Network, start: State, num_steps: int, look: Note, watch: Watch | None
+) -> tuple[State, Any, Any, Any]:
     if not num_steps:
-        return start, jax.tree.map(lambda now: now[None], look(start)), 0, jnp.asarray(-1)
+        return start, jax.tree.map(lambda now: now[None], look(start)), 0, _seen(watch)
     body, begin = _body(rule, net, start, look, watch)
-    (end, _, well), records = jax.lax.scan(lambda carry, _: body(*carry), begin, length=num_steps)
+    (end, _, seen), records = jax.lax.scan(lambda carry, _: body(*carry), begin, length=num_steps)
     final = look(end)
     records = jax.tree.map(lambda past, now: jnp.concatenate([past, now[None]]), records, final)
-    return end, records, num_steps, well
+    return end, records, num_steps, seen
 
 
 def _run_until(
-    rule: Rule, net: Network, start: State, num_steps: int, look: Note, watch: _Watch | None
-) -> tuple[State, Any, Array, Array]:
+    rule: Rule, net: Network, start: State, num_steps: int, look: Note, watch: Watch | None
+) -> tuple[State, Any, Array, Any]:
     """Stop as soon as the rule is done. Records wait in full-length buffers."""
     body, begin = _body(rule, net, start, look, watch)
     with running(rule, "done"):
@@ -225,22 +239,27 @@ def _run_until(
         return after, write(buffers, now[1], found)
 
     buffers = carried_as(buffers, jax.eval_shape(look, start))[0]
-    (end, used, well), buffers = jax.lax.while_loop(moves, step, (begin, buffers))
-    return end, _last_repeated(write(buffers, used, look(end)), used), used, well
+    (end, used, seen), buffers = jax.lax.while_loop(moves, step, (begin, buffers))
+    return end, _last_repeated(write(buffers, used, look(end)), used), used, seen
+
+
+def _seen(watch: Watch | None) -> Any:
+    return () if watch is None else watch.seen
 
 
 def _body(
-    rule: Rule, net: Network, start: State, look: Note, watch: _Watch | None
-) -> tuple[Callable[..., Any], tuple[State, Array, Array]]:
-    """One turn of the loop: ``(state, t, last well) -> the same one step later, record``."""
+    rule: Rule, net: Network, start: State, look: Note, watch: Watch | None
+) -> tuple[Callable[..., Any], tuple[State, Array, Any]]:
+    """One turn of the loop: ``(state, t, seen) -> the same one step later, record``."""
 
-    def turn(state: State, t: Array, last: Array) -> Any:
-        after = rule.step(net, state)
-        if watch is not None:
-            last = watch.last(state, t, last)
-        return (after, t + 1, last), look(state)
+    def turn(state: State, t: Array, seen: Any) -> Any:
+        with net.remembering():
+            after = rule.step(net, state)
+            if watch is not None:
+                seen = watch.now(state, t, seen)
+            return (after, t + 1, seen), look(state)
 
-    begin = start, jnp.asarray(0), jnp.asarray(-1)
+    begin = start, jnp.asarray(0), _seen(watch)
     while True:
         body, (after, _) = hoisted(turn, *begin)
         check_state(rule, start, after[0])

@@ -8,7 +8,7 @@ What enters: a function and its inputs. What leaves: its outputs and its way bac
 - `differentiate`, `Pullback`, `Linear`: a function's pullback, term by term on sums kept as JAX
   keeps them. `Contraction`, `Convolution`: those of products, for loops on a CPU; `ByPlatform`:
   these there, and JAX's own on every other platform.
-- `count_terms`: into how many terms a message falls.
+- `count_terms`: into how many terms a message falls. `derivative`: of an energy.
 """
 
 from dendrax.local._contraction import Contraction as Contraction
@@ -27,6 +27,7 @@ from dendrax.local._linear import Reach as Reach
 from dendrax.local._linear import differentiate as differentiate
 from dendrax.local._linear import differentiate_primitive as differentiate_primitive
 from dendrax.local._linear import reach as reach
+from dendrax.local._partials import derivative as derivative
 from dendrax.local._platform import ByPlatform as ByPlatform
 from dendrax.local._platform import on_cpu as on_cpu
 from dendrax.local._terms import count_terms as count_terms

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dendrax._api import check_settings
+from dendrax._settings import check_settings
 from dendrax.graph import Graph, checked, operations_of
 from dendrax.inference import relaxed_graph
 from dendrax.placement._blocks import partition

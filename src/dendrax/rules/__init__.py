@@ -1,7 +1,11 @@
 """The learning rules, and what rules are written with."""
 
+from dendrax.inference import Bernoulli as Bernoulli
+from dendrax.inference import Categorical as Categorical
 from dendrax.inference import Energy as Energy
 from dendrax.inference import Gaussian as Gaussian
+from dendrax.inference import Huber as Huber
+from dendrax.inference import Laplace as Laplace
 from dendrax.inference import Look as Look
 from dendrax.inference import Network as Network
 from dendrax.inference import Rule as Rule

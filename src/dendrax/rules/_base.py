@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import numbers
 from typing import Any
@@ -49,6 +50,14 @@ def check_num_steps(rule: str, num_steps: Any, remedy: str) -> None:
         raise complain(
             ValueError, f"{rule}: num_steps{given} is more than {MAX_STEPS:,}.", remedy=remedy
         )
+
+
+def shown(self: Any) -> str:
+    """A rule as Python writes it, without what few people set and nobody did."""
+    settings = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+    rare = {"energies": None, "on_divergence": "nan"}
+    told = [f"{n}={v!r}" for n, v in settings.items() if n not in rare or v != rare[n]]
+    return f"{type(self).__name__}({', '.join(told)})"
 
 
 def as_floats(rule: Any, *settings: str) -> None:

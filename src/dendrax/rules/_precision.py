@@ -1,4 +1,4 @@
-"""How much the internal errors weigh against the loss: π in ``F = L + 1/2 Σ π ε²``."""
+"""How much the internal errors weigh against the loss: a precision, or whole energies."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ from collections.abc import Callable
 from typing import Any
 
 from dendrax.graph import Vertex
-from dendrax.inference import Energies, Gaussian, check_batch
+from dendrax.inference import check_batch, frozen_energies
 from dendrax.rules._base import check_positive
+from dendrax.support import ON_DIVERGENCE, complain, one_of
 
-Precision = float | Callable[[Vertex], float]
+Precision = float | Callable[[Vertex], Any]
 
 
-def check_precision(rule: str, precision: Any, batch: Any) -> None:
-    """A precision is a positive number or a function, a batch ``None``, ``"mean"`` or a size."""
-    if not callable(precision):
+def check_energies(rule: Any) -> None:
+    """A precision is a positive number or a function, and stands for Gaussian energies; a batch is
+    ``None``, ``"mean"`` or a size."""
+    name = type(rule).__name__
+    if not callable(rule.precision):
         remedy = "Larger than 1 brings IL nearer to backpropagation, smaller takes it further away."
-        check_positive(f"{rule}: precision", precision, remedy)
-    check_batch(rule, batch)
-
-
-def gaussian(rule: str, precision: Precision) -> Energies:
-    """The energies of these precisions."""
-    if not callable(precision):
-        return Gaussian(precision)
-
-    def energy(vertex: Vertex) -> Gaussian:
-        value = precision(vertex)
-        remedy = "Return a number for each vertex."
-        check_positive(f"{rule}: precision of {vertex.name}", value, remedy)
-        return Gaussian(float(value))
-
-    return energy
+        check_positive(f"{name}: precision", rule.precision, remedy)
+    if rule.energies is None and type(rule).energies is not None:
+        object.__delattr__(rule, "energies")  # a subclass has its own
+    elif rule.energies is not None:
+        if callable(rule.precision) or rule.precision != 1:
+            raise complain(
+                ValueError,
+                f"{name}: both precision and energies are given.",
+                remedy="A precision is short for energies: write energies=dendrax.Gaussian("
+                "precision), or leave energies out.",
+            )
+        object.__setattr__(rule, "energies", frozen_energies(name, rule.energies))
+    check_batch(name, rule.batch)
+    one_of(f"{name}: on_divergence", rule.on_divergence, ON_DIVERGENCE)

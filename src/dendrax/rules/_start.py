@@ -58,4 +58,5 @@ def start_values(net: Network, init: Start | Init) -> Values:
     begin = start_at(init)
     if begin is None:
         return net.values
-    return {port: begin(net.view.vertex(port), value) for port, value in net.values.items()}
+    cuts = {port: begin(net.view.vertex(port), net.values[port]) for port in net.view.cuts}
+    return {**net.values, **cuts}  # free arguments start where the user says

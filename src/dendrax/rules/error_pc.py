@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 
 from dendrax.inference import Energies, Look, Network, Rule, Values
-from dendrax.rules._base import as_floats, check_gamma, check_num_steps, check_positive
-from dendrax.rules._precision import Precision, check_precision, gaussian
-from dendrax.support import BatchLoss
+from dendrax.rules._base import as_floats, check_gamma, check_num_steps, check_positive, shown
+from dendrax.rules._precision import Precision, check_energies
+from dendrax.support import BatchLoss, OnDivergence
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class ErrorPC(Rule):
     that of IL, which it reaches in far fewer steps. The parameters learn as in IL, from the
     errors of the vertices that use them.
 
-    **Arguments:** `num_steps`, `gamma`, `precision`, `tol`, `batch`: as for `dendrax.IL`.
+    **Arguments:** `num_steps`, `gamma`, `precision`, `tol`, `batch`, `energies`, `on_divergence`:
+    as for `dendrax.IL`.
 
     !!! example
 
@@ -61,18 +62,18 @@ class ErrorPC(Rule):
     precision: Precision = 1.0
     tol: float | None = None
     batch: BatchLoss | int | None = None
+    energies: Energies | None = None
+    on_divergence: OnDivergence = "nan"
+
+    __repr__ = shown
 
     def __post_init__(self) -> None:
         check_num_steps("ErrorPC", self.num_steps, "5 to 20 are enough.")
         check_gamma("ErrorPC", self.gamma)
-        check_precision("ErrorPC", self.precision, self.batch)
+        check_energies(self)
         if self.tol is not None:
             check_positive("ErrorPC: tol", self.tol, "Leave it out to run all steps.")
         as_floats(self, "gamma", "precision", "tol")
-
-    @property
-    def energies(self) -> Energies:
-        return gaussian("ErrorPC", self.precision)
 
     def start(self, net: Network, memory: object = None) -> Values:
         return net.zeros()

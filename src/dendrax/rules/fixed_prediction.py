@@ -46,6 +46,7 @@ class FixedPrediction(Rule):
     gamma: float = 1.0
 
     descends = False
+    settles = False
 
     def __post_init__(self) -> None:
         if self.num_steps is not None:

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 
 from dendrax.graph import Vertex
 from dendrax.inference import Energies, Look, Network, Rule, Values, largest
-from dendrax.rules._base import as_floats, check_gamma, check_num_steps, check_positive
-from dendrax.rules._precision import Precision, check_precision, gaussian
+from dendrax.rules._base import as_floats, check_gamma, check_num_steps, check_positive, shown
+from dendrax.rules._precision import Precision, check_energies
 from dendrax.rules._start import check_init, start_values
-from dendrax.support import BatchLoss, Start, complain, one_of
+from dendrax.support import BatchLoss, OnDivergence, Start, complain, one_of
 
 
 class _State(NamedTuple):
@@ -64,6 +64,16 @@ class IL(Rule):
       of a levelled graph, keeps its $\pi$.)
     - `levelled`: whether errors are kept in step by delays, as in Z-IL. Each identity vertex then
       has a value node and an error too.
+    - `energies`: what holds value nodes to their predictions, in place of a `precision`: an energy
+      such as `dendrax.Huber()`; or a dictionary from names of vertices (`"*"` stands for anything)
+      to energies; or a function `vertex -> energy`. One energy is for all value nodes that move.
+      Only a dictionary or a function speaks of outputs that a target holds, which else are
+      Gaussian: `{"output": dendrax.Categorical()}`.
+    - `on_divergence`: what `dendrax.value_and_grad` does when inference ends with more energy than
+      it began with. `"nan"`: outside of `jax.jit` a warning says so; and if it is ten times as
+      much, or not finite, the gradient is NaN, inside and outside. `"warn"` and `"raise"` speak
+      inside, too, by a call to the host (such programs start about 40 μs later, and JAX neither
+      caches nor exports them). `"ignore"`: nothing.
 
     !!! example
 
@@ -97,21 +107,21 @@ class IL(Rule):
     tol: float | None = None
     batch: BatchLoss | int | None = None
     levelled: bool = False
+    energies: Energies | None = None
+    on_divergence: OnDivergence = "nan"
+
+    __repr__ = shown
 
     def __post_init__(self) -> None:
         check_num_steps("IL", self.num_steps, "20 is enough for small networks, 100 for deep ones.")
         check_gamma("IL", self.gamma)
-        check_precision("IL", self.precision, self.batch)
+        check_energies(self)
         check_init("IL", self.init)
         check_optimizer("IL", self.optimizer)
         if self.tol is not None:
             check_positive("IL: tol", self.tol, "Leave it out to run all steps.")
         one_of("IL: levelled", self.levelled, (True, False))
         as_floats(self, "gamma", "precision", "tol")
-
-    @property
-    def energies(self) -> Energies:
-        return gaussian("IL", self.precision)
 
     @property
     def is_placeable(self) -> bool:

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 
 from dendrax.graph import Vertex
 from dendrax.inference import Energies, Look, Network, Rule, Values
-from dendrax.rules._base import as_floats, check_gamma, check_num_steps, check_positive
-from dendrax.rules._precision import Precision, check_precision, gaussian
+from dendrax.rules._base import as_floats, check_gamma, check_num_steps, check_positive, shown
+from dendrax.rules._precision import Precision, check_energies
 from dendrax.rules._start import check_init, start_values
-from dendrax.support import BatchLoss, Start, one_of
+from dendrax.support import BatchLoss, OnDivergence, Start, one_of
 
 
 class _State(NamedTuple):
@@ -42,7 +42,8 @@ class IncrementalPC(Rule):
     **Arguments:**
 
     - `learning_rate`: $\alpha$, the step of the parameters.
-    - `num_steps`, `gamma`, `precision`, `init`, `batch`, `levelled`: as for `dendrax.IL`.
+    - `num_steps`, `gamma`, `precision`, `init`, `batch`, `levelled`, `energies`, `on_divergence`:
+      as for `dendrax.IL`.
 
     !!! example
 
@@ -70,22 +71,22 @@ class IncrementalPC(Rule):
     init: Start | Callable[[Vertex, Any], Any] = "forward"
     batch: BatchLoss | int | None = None
     levelled: bool = False
+    energies: Energies | None = None
+    on_divergence: OnDivergence = "nan"
 
     moves_parameters = True
+
+    __repr__ = shown
 
     def __post_init__(self) -> None:
         check_num_steps("IncrementalPC", self.num_steps, "20 is enough for small networks.")
         check_gamma("IncrementalPC", self.gamma)
         remedy = "Give the step size of the gradient descent that uses the gradient."
         check_positive("IncrementalPC: learning_rate", self.learning_rate, remedy)
-        check_precision("IncrementalPC", self.precision, self.batch)
+        check_energies(self)
         check_init("IncrementalPC", self.init)
         one_of("IncrementalPC: levelled", self.levelled, (True, False))
         as_floats(self, "gamma", "learning_rate", "precision")
-
-    @property
-    def energies(self) -> Energies:
-        return gaussian("IncrementalPC", self.precision)
 
     def start(self, net: Network, memory: object = None) -> _State:
         nothing = {port: jnp.zeros_like(value) for port, value in net.parameters.items()}

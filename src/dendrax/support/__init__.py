@@ -22,6 +22,7 @@ from dendrax.support._errors import one_of as one_of
 from dendrax.support._errors import printable as printable
 from dendrax.support._errors import public as public
 from dendrax.support._errors import shortened as shortened
+from dendrax.support._errors import speaker as speaker
 from dendrax.support._errors import speaking_as as speaking_as
 from dendrax.support._errors import warn as warn
 from dendrax.support._extras import install_command as install_command
@@ -32,16 +33,19 @@ from dendrax.support._memory import check_memory as check_memory
 from dendrax.support._memory import check_records as check_records
 from dendrax.support._memory import in_words as in_words
 from dendrax.support._memory import size_of as size_of
+from dendrax.support._patterns import matching as matching
 from dendrax.support._tables import html_table as html_table
 from dendrax.support._tables import html_text as html_text
 from dendrax.support._words import BATCH_LOSSES as BATCH_LOSSES
 from dendrax.support._words import CHECKPOINT_NAMES as CHECKPOINT_NAMES
 from dendrax.support._words import DATA_NAMES as DATA_NAMES
+from dendrax.support._words import ENERGY_NAMES as ENERGY_NAMES
 from dendrax.support._words import GRAPH_LAYOUTS as GRAPH_LAYOUTS
 from dendrax.support._words import LEARNING_TIMES as LEARNING_TIMES
 from dendrax.support._words import MODEL_NAMES as MODEL_NAMES
 from dendrax.support._words import MODES as MODES
 from dendrax.support._words import NON_FINITE_ACTIONS as NON_FINITE_ACTIONS
+from dendrax.support._words import ON_DIVERGENCE as ON_DIVERGENCE
 from dendrax.support._words import OPTIMIZER_NAMES as OPTIMIZER_NAMES
 from dendrax.support._words import PAPER_PARTS as PAPER_PARTS
 from dendrax.support._words import PROBLEM_NAMES as PROBLEM_NAMES
@@ -59,6 +63,7 @@ from dendrax.support._words import GraphLayout as GraphLayout
 from dendrax.support._words import LearningTime as LearningTime
 from dendrax.support._words import Mode as Mode
 from dendrax.support._words import NonFiniteAction as NonFiniteAction
+from dendrax.support._words import OnDivergence as OnDivergence
 from dendrax.support._words import PaperPart as PaperPart
 from dendrax.support._words import ProblemName as ProblemName
 from dendrax.support._words import Quantity as Quantity

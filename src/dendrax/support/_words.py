@@ -19,6 +19,7 @@ GraphLayout = Literal["auto", "dot", "own"]
 Scale = Literal["auto", "log", "linear"]
 Stem = Literal["cifar", "imagenet"]
 Mode = Literal["min", "max"]
+OnDivergence = Literal["nan", "warn", "raise", "ignore"]
 NonFiniteAction = Literal["stop", "skip", "allow"]
 Sharding = Literal["replicated", "fsdp", "levels"]
 CheckpointName = Literal["best", "last"]
@@ -33,6 +34,7 @@ GRAPH_LAYOUTS: tuple[GraphLayout, ...] = get_args(GraphLayout)
 SCALES: tuple[Scale, ...] = get_args(Scale)
 STEMS: tuple[Stem, ...] = get_args(Stem)
 MODES: tuple[Mode, ...] = get_args(Mode)
+ON_DIVERGENCE: tuple[OnDivergence, ...] = get_args(OnDivergence)
 NON_FINITE_ACTIONS: tuple[NonFiniteAction, ...] = get_args(NonFiniteAction)
 SHARDINGS: tuple[Sharding, ...] = get_args(Sharding)
 CHECKPOINT_NAMES: tuple[CheckpointName, ...] = get_args(CheckpointName)
@@ -41,6 +43,7 @@ PAPER_PARTS: tuple[PaperPart, ...] = get_args(PaperPart)
 # ---- names of what dendrax ships; catalogues say what they are -----------------------------------
 
 RULE_NAMES = ("BP", "IL", "ZIL", "ErrorPC", "FixedPrediction", "IncrementalPC")
+ENERGY_NAMES = ("Gaussian", "Laplace", "Huber", "Bernoulli", "Categorical")
 MODEL_NAMES = ("mlp", "fc_resnet", "cnn", "alexnet", "resnet18", "transformer")
 DATA_NAMES = ("fashion_mnist", "mnist", "cifar10", "moby_dick", "text", "image_folder")
 OPTIMIZER_NAMES = ("sgd", "adam", "adamw", "nadam", "adagrad", "rmsprop", "lion", "lamb")

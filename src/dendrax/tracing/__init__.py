@@ -28,6 +28,7 @@ from dendrax.tracing._flatten import flatten as flatten
 from dendrax.tracing._flatten import flatten_body as flatten_body
 from dendrax.tracing._follow import FollowedValue as FollowedValue
 from dendrax.tracing._follow import Follower as Follower
+from dendrax.tracing._free import free_words as free_words
 from dendrax.tracing._mark import marks_inside as marks_inside
 from dendrax.tracing._mark import vertex as vertex
 from dendrax.tracing._open import fixed_trip_count as fixed_trip_count

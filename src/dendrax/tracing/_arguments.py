@@ -15,6 +15,7 @@ import numpy as np
 from dendrax import _compat
 from dendrax.local import is_inexact
 from dendrax.support import complain, nobody_speaking
+from dendrax.tracing._free import positions_of, with_free
 from dendrax.tracing._models import Opened, learning_leaves, open_arguments
 
 
@@ -29,8 +30,8 @@ class _AsItIs:
 class Arguments:
     """The flattened arguments of a call, and which of their leaves are traced.
 
-    ``parameter`` and ``traced`` are flags by leaf; parameters are traced. ``kwargs`` are handed on
-    as they are, and so is an argument that is `_AsItIs`.
+    ``parameter``, ``free`` and ``traced`` are flags by leaf; what is a parameter or free is traced.
+    ``kwargs`` are handed on as they are, and so is an argument that is `_AsItIs`.
     """
 
     leaves: list[Any]
@@ -41,6 +42,10 @@ class Arguments:
     traced: list[bool]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     opened: Opened | None = None
+    free: list[bool] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.free.extend([False] * (len(self.leaves) - len(self.free)))
 
     def names_of(self, position: int) -> list[str]:
         """The names of the leaves of one positional argument."""
@@ -76,8 +81,8 @@ class Arguments:
             learned[name] if parameter else next(rest) for name, parameter, traced in rows if traced
         ]
 
-    def call(self, fun: Callable[..., Any], traced: Sequence[Any]) -> Any:
-        """Call the function with new values for the traced leaves."""
+    def filled(self, traced: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+        """The arguments with new values for the traced leaves, as the user gave them."""
         values = iter(traced)
         leaves = [
             next(values) if flag else leaf
@@ -85,8 +90,11 @@ class Arguments:
         ]
         args, kwargs = jax.tree.unflatten(self.tree, leaves)
         args = [arg.value if isinstance(arg, _AsItIs) else arg for arg in args]
-        if self.opened is not None:
-            args = self.opened.close(args)
+        return (args if self.opened is None else self.opened.close(args)), kwargs
+
+    def call(self, fun: Callable[..., Any], traced: Sequence[Any]) -> Any:
+        """Call the function with new values for the traced leaves."""
+        args, kwargs = self.filled(traced)
         with nobody_speaking():  # what goes wrong in the user's function is the user's
             return fun(*args, **kwargs, **self.kwargs)
 
@@ -165,16 +173,18 @@ def flatten_arguments(
     kwargs: Mapping[str, Any],
     argnums: Sequence[int],
     trace_data: bool,
+    free: Any = (),
 ) -> Arguments:
     """Flatten, name and sort out the arguments of a call.
 
-    Without ``trace_data`` only what is differentiated is looked into.
+    Without ``trace_data`` only what is differentiated, or free, is looked into.
     """
-    given = tuple(a if trace_data or i in argnums else _AsItIs(a) for i, a in enumerate(args))
+    titles = _argument_names(fun, len(args))
+    inside = {*argnums, *positions_of(free, titles)}
+    given = tuple(a if trace_data or i in inside else _AsItIs(a) for i, a in enumerate(args))
     looked_into = dict(kwargs) if trace_data else {}
     paths, tree = jax.tree_util.tree_flatten_with_path((given, looked_into))
     names, positions, parameter, traced = [], [], [], []
-    titles = _argument_names(fun, len(args))
     for path, leaf in paths:
         positional = path[0].idx == 0
         chosen = positional and path[1].idx in argnums
@@ -185,18 +195,28 @@ def flatten_arguments(
         traced.append(chosen or (trace_data and _is_array(leaf)))
     leaves = [leaf for _, leaf in paths]
     rest = {} if trace_data else kwargs
-    return Arguments(leaves, tree, names, positions, parameter, traced, rest)
+    found = Arguments(leaves, tree, names, positions, parameter, traced, rest)
+    return with_free(found, free, differentiated=True)
 
 
-def flatten_models(fun: Callable[..., Any], args: tuple[Any, ...], argnums: Any) -> Arguments:
+def flatten_models(
+    fun: Callable[..., Any],
+    args: tuple[Any, ...],
+    argnums: Any,
+    free: Any = (),
+    *,
+    must_learn: bool = True,
+) -> Arguments:
     """The same for those who look inside, and take models as they are: all arrays are traced.
 
     **Returns:** arguments that know by ``opened`` which of them learn.
     """
     opened = open_arguments(args, argnums)
-    chosen = normalise_argnums(opened.argnums, len(opened.args))
+    nothing = isinstance(opened.argnums, tuple) and not opened.argnums
+    chosen = () if nothing else normalise_argnums(opened.argnums, len(opened.args))
     indices = (chosen,) if isinstance(chosen, int) else chosen
     titles = [*_argument_names(fun, len(args)), "state"]
+    positions_of(free, titles[:-1])  # complains of what is none
     leaves, names, positions, parameter = [], [], [], []
     for i, argument in enumerate(opened.args):
         paths = jax.tree_util.tree_leaves_with_path(argument)
@@ -204,7 +224,7 @@ def flatten_models(fun: Callable[..., Any], args: tuple[Any, ...], argnums: Any)
         names += [titles[i] + opened.spell(path) for path, _ in paths]
         positions += [i] * len(paths)
         learns = learning_leaves(argument) if i in indices else [False] * len(paths)
-        if i in indices and not any(learns):
+        if i in indices and must_learn and not any(learns):
             raise complain(
                 TypeError,
                 f"argument {titles[i]} has nothing that can learn: that needs real- or "
@@ -216,7 +236,8 @@ def flatten_models(fun: Callable[..., Any], args: tuple[Any, ...], argnums: Any)
     traced = [learns or _is_array(leaf) for leaf, learns in pairs]
     tree = jax.tree.structure((opened.args, {}))
     opened = opened._replace(argnums=chosen)
-    return Arguments(leaves, tree, names, positions, parameter, traced, opened=opened)
+    found = Arguments(leaves, tree, names, positions, parameter, traced, opened=opened)
+    return with_free(found, free, differentiated=False)
 
 
 def _is_array(leaf: Any) -> bool:

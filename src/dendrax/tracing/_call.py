@@ -9,8 +9,8 @@ data.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ from dendrax.graph import Graph
 from dendrax.local import is_inexact
 from dendrax.support import complain
 from dendrax.tracing._arguments import Arguments
+from dendrax.tracing._free import mark_free, ties_of
 from dendrax.tracing._open import open_graph
 from dendrax.tracing._stage import stage
 
@@ -30,7 +31,8 @@ from dendrax.tracing._stage import stage
 class Call:
     """A call that was traced or recorded: its arguments, and the trees of its results.
 
-    ``aux`` makes a tree of the values of the auxiliary results.
+    ``aux`` makes a tree of the values of the auxiliary results. ``ties`` say which output predicts
+    which of the graph's leaves; both are counted.
     """
 
     arguments: Arguments
@@ -38,6 +40,7 @@ class Call:
     out_tree: Any
     aux: Any
     argnums: int | tuple[int, ...]
+    ties: Mapping[int, int] = field(default_factory=dict)
 
     def leaves(self, arguments: Arguments | None = None) -> list[Any]:
         """The values of the graph's leaves."""
@@ -108,6 +111,7 @@ def trace_call(
     argnums: int | tuple[int, ...],
     *,
     has_aux: bool = False,
+    tie: Any = None,
 ) -> tuple[Graph, Call]:
     """Trace a call. The graph's first outputs are the function's results, all of them roots."""
     results = Results()
@@ -126,17 +130,21 @@ def trace_call(
             "jnp.where or jax.lax.cond."
         )
         raise
-    pairs = zip(arguments.names, arguments.parameter, arguments.traced, strict=True)
-    traced = [(name, parameter) for name, parameter, flag in pairs if flag]
-    names = [f"constant_{i}" for i in range(len(jaxpr.consts))] + [name for name, _ in traced]
+    rows = zip(arguments.names, arguments.parameter, arguments.free, arguments.traced, strict=True)
+    traced = [(name, parameter, free) for name, parameter, free, flag in rows if flag]
+    count = len(jaxpr.consts)
+    names = [f"constant_{i}" for i in range(count)] + [name for name, _, _ in traced]
     active = [
-        parameter and is_inexact(var.aval)
-        for (_, parameter), var in zip(traced, jaxpr.jaxpr.invars, strict=True)
+        (parameter or free) and is_inexact(var.aval)
+        for (_, parameter, free), var in zip(traced, jaxpr.jaxpr.invars, strict=True)
     ]
     num_outputs = results.out_tree.num_leaves
     roots = [True] * num_outputs + [False] * (len(jaxpr.jaxpr.outvars) - num_outputs)
     graph = open_graph(jaxpr, active, names, roots)
-    return graph, Call(arguments, tuple(jaxpr.consts), results.out_tree, results.aux, argnums)
+    graph = mark_free(graph, [False] * count + [free for _, _, free in traced])
+    ties = ties_of(tie, arguments, results.out_tree, graph)
+    call = Call(arguments, tuple(jaxpr.consts), results.out_tree, results.aux, argnums, ties)
+    return graph, call
 
 
 def flatten_results(results: Any, has_aux: bool, notes: Results) -> tuple[list[Any], list[Any]]:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dendrax import _api
+from dendrax import _graphs
 from dendrax.graph import Graph, Port, Vertex, level_graph
 from dendrax.inference import Pull, arrivals, evaluate
 from dendrax.rules import Rule
@@ -33,12 +33,12 @@ def first_nonfinite(
 
     **Returns:** the sentence; it is empty if everything is finite.
     """
-    graph = _api.trace(fun, *args)
+    graph = _graphs.trace(fun, *args)
     leaves = graph.call.leaves()
     found = _lost_value(graph, leaves) or _lost_error(graph, leaves)
     if not found and rule.relaxes:
-        shown = _api.trace(fun, *args, vertices=vertices or rule.vertices)
-        found = _api.run(shown, rule).advice
+        shown = _graphs.trace(fun, *args, vertices=vertices or rule.vertices)
+        found = _graphs.run(shown, rule).advice
     return found
 
 

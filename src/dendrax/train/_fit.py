@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from dendrax._api import check_rule
+from dendrax._settings import check_rule
 from dendrax.data._arguments import expanded
 from dendrax.rules import ZIL, Rule
 from dendrax.support import VERTICES, Vertices, complain, one_of, public, warn

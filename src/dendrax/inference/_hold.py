@@ -1,0 +1,84 @@
+"""What a user holds, by name: which value nodes and outputs of a network that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+
+from dendrax.graph import Port
+from dendrax.inference._clamp import Clamp, Hold
+from dendrax.inference._held import Bound, bound_of, meant_by
+from dendrax.inference._network import View
+from dendrax.support import complain
+
+Array = Any
+
+
+def bound_by(clamp: Clamp, view: View) -> tuple[Clamp, dict[Port, Bound]]:
+    """What holds the outputs, and what value nodes are held at."""
+    outputs = _output_names(view)
+    bounds: dict[Port, Bound] = {}
+    held: dict[int, Bound] = {}
+    for pattern, given in clamp.hold.items():
+        for name in meant_by("hold", pattern, {**view.names, **outputs}):
+            if name in outputs:
+                held[outputs[name]] = _output_bound(name, given, clamp, view, outputs[name])
+            else:
+                port = view.names[name]
+                bounds[port] = bound_of(name, given, view.aval(port))
+                if port in view.free and bounds[port].mask is None:
+                    raise complain(
+                        ValueError,
+                        f"{name} is both free and held.",
+                        remedy="Leave it out of one of the two, or hold a part of it: hold={"
+                        f"{name!r}: (value, mask)}}.",
+                    )
+    return (_with_outputs(clamp, view, held) if held else clamp), bounds
+
+
+def _output_names(view: View) -> dict[str, int]:
+    """The outputs that can be held, by name."""
+    places = enumerate(view.graph.outputs)
+    return {view.shown[view.roots[p].vertex].name: o for o, p in places if p in view.roots}
+
+
+def _output_bound(name: str, given: Any, clamp: Clamp, view: View, o: int) -> Bound:
+    is_target = isinstance(clamp, Hold) and clamp.targets[o] is not None
+    if is_target or (not isinstance(clamp, Hold) and type(clamp) is not Clamp):
+        what = "has a target" if is_target else "is a loss, or has a cotangent"
+        raise complain(
+            ValueError,
+            f"hold names {name}, which {what} already.",
+            remedy="Hold the output by one of them.",
+        )
+    return bound_of(name, given, view.aval(view.graph.outputs[o]))
+
+
+def _with_outputs(clamp: Clamp, view: View, held: Mapping[int, Bound]) -> Hold:
+    """The same with other outputs held, too."""
+    count = len(view.graph.outputs)
+    targets: list[Any] = list(clamp.targets) if isinstance(clamp, Hold) else [None] * count
+    masks: list[Any] = (
+        list(clamp.masks) if isinstance(clamp, Hold) and clamp.masks else [None] * count
+    )
+    for o, bound in held.items():
+        targets[o], masks[o] = bound.value, bound.mask
+    return Hold(targets, masks, hold=clamp.hold, prior=clamp.prior)
+
+
+def started(view: View, start: Mapping[str, Any]) -> dict[Port, Array]:
+    """Where value nodes start, by node."""
+    found = {}
+    for name, value in start.items():
+        port = view.names[name if name in view.names else meant_by("start", name, view.names)[0]]
+        aval, value = view.aval(port), jnp.asarray(value)
+        if value.shape != aval.shape:
+            raise complain(
+                ValueError,
+                f"start has shape {value.shape} for {name}, whose shape is {aval.shape}.",
+                remedy="Give what settled before, of the same function and shapes.",
+            )
+        found[port] = value.astype(aval.dtype)
+    return found
