@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
-from dendrax import _api
-from dendrax.support import complain, nearest
+from dendrax import _graphs
+from dendrax.support import complain, counted, nearest, warn
 from dendrax.train._checkpoint import Found, is_key
 from dendrax.train._devices import Devices
 from dendrax.train._diagnose import first_nonfinite
@@ -76,6 +76,8 @@ class Run:
         self._evaluate = compiled_evaluation(task, settings, devices)
         self._energy = jax.jit(self._energy_of) if _relaxes(task) else None
         self._waiting: deque[tuple[int, Numbers]] = deque()
+        self._diverged: list[int] = []  # the updates since the last line of the journal
+        self._told = False
         self._asked, self._saved = False, 0
         self._clock = _Clock()
 
@@ -157,6 +159,8 @@ class Run:
             step, numbers = self._waiting.popleft()
             numbers = Numbers(*jax.device_get(tuple(numbers)))
             self._asked |= bool(numbers.stop)
+            if numbers.diverged > 0:
+                self._diverged.append(step + 1)
             if numbers.fine or self.settings.nonfinite == "allow":
                 self.progress.losses.append(float(numbers.loss))
             elif self.settings.nonfinite == "skip":
@@ -178,6 +182,9 @@ class Run:
         losses, self.progress.losses = self.progress.losses, []
         line: dict[str, Any] = {"step": self.step, "epoch": self.step / self.per_epoch}
         line["loss"] = float(np.mean(losses)) if losses else math.nan
+        if self._diverged:
+            line["diverged"] = len(self._diverged)
+            self._tell_of_divergence(len(losses))
         if evaluates:
             self.measures = self._evaluation()
             line |= self.measures
@@ -185,6 +192,18 @@ class Run:
             self._show(self.step, line["loss"])
         line |= {"seconds": self.progress.seconds, "updates_per_second": self._clock.rate}
         self.journal.add(line)
+
+    def _tell_of_divergence(self, count: int) -> None:
+        """Once in a run: the journal has the rest."""
+        if self.is_writer and not self._told:
+            rule = self.task.rule
+            warn(
+                f"{type(rule).__name__}: inference diverged at update {self._diverged[0]}, and in "
+                f"{len(self._diverged)} of the last {counted(count, 'update')}: it ended with more "
+                f"energy than it began with. Try {rule.remedy()}."
+            )
+            self._told = True
+        self._diverged = []
 
     @property
     def seen(self) -> State:
@@ -224,8 +243,8 @@ class Run:
         """The energy after inference."""
         rule, loss = self.task.rule, self._loss_at(0)
         arguments = (state.learned, state.kept, batch)
-        graph = _api.trace(loss, *arguments, vertices=self.task.vertices or rule.vertices)
-        return _api.run(graph, rule, *arguments, record="energy").energy[-1]
+        graph = _graphs.trace(loss, *arguments, vertices=self.task.vertices or rule.vertices)
+        return _graphs.run(graph, rule, *arguments, record="energy").energy[-1]
 
     def _judge(self, line: Mapping[str, Any]) -> None:
         """Keep the best."""

@@ -50,6 +50,13 @@ def _learns(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
+class Left(NamedTuple):
+    """What an update leaves: the rule's ``memory``, and 1 if inference ``diverged``."""
+
+    memory: Any
+    diverged: Any
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """A problem of learning, in the words of its user.
@@ -77,7 +84,7 @@ class Task:
     def value_and_grad(
         self, learned: Any, state: Any, batch: Any, key: Any, memory: Any = None
     ) -> Any:
-        """``((loss, new state, outcome), gradient)``."""
+        """``((loss, new state, what the update leaves), gradient)``."""
         both = _api.value_and_grad(
             self.whole_loss,
             has_aux=True,
@@ -86,7 +93,9 @@ class Task:
             memory=memory,
             has_result=True,
         )
-        return both(learned, state, batch, key)
+        (loss, new_state, result), gradient = both(learned, state, batch, key)
+        diverged = jnp.zeros(()) if result.diverged is None else result.diverged.astype(float)
+        return (loss, new_state, Left(result.memory, diverged)), gradient
 
     def first_memory(self, learned: Any, state: Any, batch: Any, key: Any) -> Any:
         """What the rule remembers before the first update."""

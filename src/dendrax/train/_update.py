@@ -41,6 +41,7 @@ class Numbers(NamedTuple):
     loss: Any
     fine: Any  # whether loss and gradient were finite
     stop: Any  # whether a process has been asked to stop
+    diverged: Any = 0.0  # more than 0 if inference diverged
 
 
 def start_state(task: Task, learned: Any, kept: Any, devices: Devices, first: Any = None) -> State:
@@ -91,16 +92,14 @@ def _update(
     task: Task, settings: Settings, gradient_of: Any, state: State, batch: Any, step: Any, stop: Any
 ) -> tuple[State, Numbers]:
     key = key_of(settings, step)
-    (loss, kept, outcome), gradient = gradient_of(
-        state.learned, state.kept, batch, key, state.memory
-    )
+    (loss, kept, left), gradient = gradient_of(state.learned, state.kept, batch, key, state.memory)
     fine = jnp.isfinite(loss) & all_finite(gradient)
-    numbers = Numbers(loss, fine, jnp.max(stop))
+    numbers = Numbers(loss, fine, jnp.max(stop), left.diverged)
 
     def moved() -> State:
         change, optimizer = task.optimizer.update(gradient, state.optimizer, state.learned)
         learned: Any = optax.apply_updates(state.learned, change)
-        return State(learned, kept, optimizer, state.alive, outcome.memory)
+        return State(learned, kept, optimizer, state.alive, left.memory)
 
     if settings.nonfinite == "allow":
         return moved(), numbers
