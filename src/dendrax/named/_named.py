@@ -12,12 +12,13 @@ import inspect
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dendrax import rules as shipped
 from dendrax.named._user_code import attribute_of, imported, rules
 from dendrax.rules import Rule
-from dendrax.support import complain, in_short, is_ours, nearest, shortened
+from dendrax.support import ENERGY_NAMES, complain, in_short, is_ours, nearest, shortened
 
 LONGEST = 10_000  # characters of a name with its settings
 
@@ -82,10 +83,18 @@ def _read_settings(text: str) -> dict[str, Any]:
     names = [word.arg for word in call.keywords]
     if None in names or len({*names}) < len(names):  # **settings; the same one twice
         raise ValueError
-    settings = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+    settings = {str(w.arg): ast.literal_eval(_Texts().visit(w.value)) for w in call.keywords}
     if not _has_sane_numbers(settings):
         raise ValueError
     return settings
+
+
+class _Texts(ast.NodeTransformer):
+    """Energies, such as ``Huber(delta=0.5)``, stay texts until a rule is made."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        is_energy = isinstance(node.func, ast.Name) and node.func.id in ENERGY_NAMES
+        return ast.Constant(ast.unparse(node)) if is_energy else node
 
 
 def _has_sane_numbers(value: Any) -> bool:
@@ -165,10 +174,24 @@ def digest_of(named: Named) -> str | None:
 
 def find_rule(named: Named) -> Rule:
     """The rule of that name."""
+    if "energies" in named.settings:
+        energies = _energies(named.settings["energies"])
+        named = replace(named, settings={**named.settings, "energies": energies})
     rule = call_named(named, find_named(named, rules()))
     if not isinstance(rule, Rule):
         raise complain(TypeError, f"{named.name} made {type(rule).__name__}, which is no rule.")
     return rule
+
+
+def _energies(written: Any) -> Any:
+    """The energies that a text names, as ``"Huber(delta=0.5)"``, or by vertex in a dictionary."""
+    if isinstance(written, Mapping):
+        return {name: _energies(value) for name, value in written.items()}
+    if not isinstance(written, str):
+        return written
+    named = read_named("energy", written)
+    known = {name: getattr(shipped, name) for name in ENERGY_NAMES}
+    return call_named(named, find_named(named, known))
 
 
 def check_settings(
