@@ -6,7 +6,7 @@ import pathlib
 
 from rich.console import Console
 
-from benchmarks import calls, first_calls, gradients, growth, inference, marked, rules
+from benchmarks import calls, first_calls, gradients, growth, inference, marked, noticing, rules
 from benchmarks.handwritten import WORKLOADS
 from dendrax.models import PROBLEMS
 
@@ -24,6 +24,9 @@ def main() -> None:
     costs = rules.run(console, options.workloads, options.seconds / 4)
     if costs:
         console.print(rules.table(costs))
+    noticed = noticing.run(console, options.workloads, options.seconds / 2)
+    if noticed:
+        console.print(noticing.table(noticed))
     placed = marked.run(console, options.seconds, options.first_calls) if options.marked else []
     if placed:
         console.print(marked.table(placed))
@@ -40,6 +43,7 @@ def main() -> None:
             "gradients": measured,
             "inference": inferred,
             "rules": costs,
+            "noticing": noticed,
             "marked": placed,
             "calls": called,
             "first_calls": first,
