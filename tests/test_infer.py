@@ -356,6 +356,16 @@ def test_a_cycle_has_no_levels():
     assert "1 free" in repr(graph)
 
 
+def test_graphs_with_free_arguments_are_shown():
+    graph = dendrax.trace(decoder, W, Z, free="z", vertices="layer")
+    assert "free       z" in repr(graph) and "reads z, 1 parameter" in repr(graph)
+    tied = dendrax.trace(recurrent, np.eye(3), np.ones(3), tie="h")
+    for shown in (graph, tied):
+        assert shown.free[0].name in dendrax.draw.graph(shown).svg
+    result = dendrax.run(graph, IL(4), target=Y, record=("epsilon", "statistics"))
+    assert "z" in repr(result.epsilon[2]) and not np.any(result.epsilon[2]["z"])
+
+
 # ---- models of libraries -------------------------------------------------------------------------
 
 

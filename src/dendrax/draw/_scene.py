@@ -26,9 +26,11 @@ class Style:
     dashed: bool = False
 
 
-# The paper's: leaves blue, internal vertices red, identity vertices green.
+# The paper's: leaves blue, internal vertices red, identity vertices green. A free leaf relaxes, as
+# internal vertices do.
 STYLES = {
     "parameter": Style("#2f6fd6", "#e6eefb"),
+    "free": Style("#c93434", "#ffffff"),
     "data": Style("#7d8590", "#f1f2f4"),
     "internal": Style("#c93434", "#fbe9e8"),
     "delay": Style("#2a9147", "#e4f4e8"),

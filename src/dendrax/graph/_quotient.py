@@ -110,17 +110,18 @@ class Quotient(Graph):
         )
 
     def _rows(self) -> list[tuple[Vertex, str, str]]:
-        """Only those with errors."""
+        """Only value nodes and outputs."""
         nodes = {v.index for v in self.nodes}
         kinds = {v.index: "value node" if v.index in nodes else "output" for v in self.active}
-        return [(v, kinds[v.index], self._read_by(v)) for v in self.active]
+        free = [(v, v.kind, "") for v in self.free]
+        return [*free, *((v, kinds[v.index], self._read_by(v)) for v in self.active)]
 
     def _read_by(self, v: Vertex) -> str:
         """What a vertex reads, in a few words."""
         inputs = self.inputs(v)
         counts = Counter(source.kind for source in inputs)
-        names = [source.name for source in inputs if source.kind == "internal"][:3]
-        more = ["..."] if counts["internal"] > 3 else []
+        names = [source.name for source in inputs if source.kind in ("internal", "free")][:3]
+        more = ["..."] if counts["internal"] + counts["free"] > 3 else []
         leaves = [counted(counts["parameter"], "parameter")] if counts["parameter"] else []
         leaves += ["data"] if counts["data"] else []
         return f"reads {', '.join([*names, *more, *leaves])}  "

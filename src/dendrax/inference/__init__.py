@@ -5,7 +5,9 @@ What enters: a graph, a rule, the values of the leaves, a `Clamp`. What leaves: 
 - `View`: a graph and its cuts. `Network`: a view with numbers, which is what a rule sees.
 - `Look`: the network at given value nodes: predictions, errors, messages, energies.
 - `Rule`: where to start, one time step, what the parameters learn. `settle` is the loop.
-- `Energy`, `Clamp`: what a value node costs; what holds the outputs.
+- `Energy`: what a value node costs; `energies_of` says which has which. `Clamp`: what holds the
+  network: a loss, targets, value nodes held by name, priors of free arguments.
+- `Descent`: how the energy went, and whether inference diverged; `notice` speaks up.
 - `Dynamics`: Z-IL's, in which every edge waits; `arrivals`: its errors at the time of arrival.
 """
 

@@ -3,7 +3,7 @@
 What enters: any JAX function, models among its arguments. What leaves: a `Graph`, and a `Call`
 that knows the way back to the user's trees.
 
-- `Arguments`: flattened, named, sorted into parameters and data.
+- `Arguments`: flattened, named, sorted into parameters, free arguments and data.
 - `trace_call` stages the function and builds the graph; `jit`, `remat` and `scan` are opened.
 - `flatten` writes regions out: scans unrolled, inner jits gone but for the user's marks;
   `flatten_body` does so inside a scan that stays one.
