@@ -45,10 +45,6 @@ def huber(mu, x, delta=0.1):
     return jnp.sum(jnp.where(size < delta, size**2 / 2, delta * (size - delta / 2)))
 
 
-def by_hand(formula, mu, x):
-    return jnp.sum(formula(mu, x))
-
-
 # An energy, and the same written down once more.
 ENERGIES = {
     "gaussian": (Gaussian(2.5), lambda mu, x: 1.25 * jnp.sum((mu - x) ** 2)),
@@ -263,6 +259,22 @@ def test_a_rule_of_the_users_has_energies_of_its_own():
     loss = lambda w: jnp.sum((logits(w, x) - y) ** 2) / 2
     expected = dendrax.grad(loss, rule=IL(energies=Huber(0.05)))(w)
     assert same(dendrax.grad(loss, rule=Robust())(w), expected)
+    rule = Robust(gamma=0.2)
+    assert rule == Robust(gamma=0.2) == dataclasses.replace(Robust(), gamma=0.2)
+    assert hash(rule) == hash(Robust(gamma=0.2)) and "gamma=0.2" in repr(rule)
+    with pytest.raises(ValueError, match="both precision and energies"):
+        Robust(precision=2.0)
+
+
+def test_energies_of_an_output_count_only_if_it_is_held():
+    w, x, y = classifier()
+    loss = lambda w: jnp.sum((logits(w, x) - y) ** 2) / 2
+    find = lambda energies: dendrax.grad(loss, rule=IL(4, energies=energies))(w)
+    assert same(find({"*": Categorical()}), find({"layer(*)": Categorical()}))
+    assert same(
+        find(lambda v: Gaussian([1.0, 2.0, 3.0, 4.0, 5.0])),
+        find({"w[0]": Gaussian(np.arange(1.0, 6))}),
+    )
 
 
 @pytest.mark.parametrize(
@@ -325,3 +337,23 @@ def test_an_energy_that_is_nan_at_its_start():
     rule = IL(3, energies=lambda mu, x: jnp.log(mu - 100.0) + (mu - x) ** 2)
     with pytest.warns(UserWarning, match=r"energy is nan from the start.*layer\(w\[0\]\)"):
         dendrax.grad(loss, rule=rule)(w)
+
+
+def test_functions_of_optax_are_energies():
+    optax = pytest.importorskip("optax")
+    w, x, y = classifier()
+    loss = lambda w: jnp.sum((logits(w, x) - y) ** 2) / 2
+    found = dendrax.grad(loss, rule=IL(5, energies=optax.l2_loss))(w)
+    assert close(found, dendrax.grad(loss, rule=IL(5))(w), ulps=256)
+
+
+def test_an_energy_that_cannot_be_hashed():
+    @dataclasses.dataclass
+    class Loose(dendrax.Energy):
+        width: float = 1.0
+
+        def energy(self, mu, x):
+            return (mu - x) ** 2
+
+    with pytest.raises(TypeError, match=r"(?s)IL: energies cannot be hashed.*above class Loose"):
+        IL(energies=Loose())

@@ -132,7 +132,7 @@ def test_optimizers_for_the_value_nodes():
     assert close(sgd.gradient, plain.gradient)
     with jax.numpy_dtype_promotion("standard"):  # which optax.adam relies on
         adam = dendrax.run(graph, IL(num_steps=300, optimizer=optax.adam(0.05)), record="energy")
-    assert adam.energy[-1] < plain.descent.ends[1]
+    assert adam.energy[-1] < plain.descent.end
     weighted = IL(num_steps=30, optimizer=optax.sgd(0.1), precision=4.0)
     assert close(
         dendrax.run(graph, weighted).gradient,
@@ -166,7 +166,7 @@ def test_divergence_is_reported_with_the_step_and_a_remedy(record):
 
 def test_divergence_before_the_numbers_overflow():
     result = dendrax.run(model_graph("fc_resnet"), IL(num_steps=5, gamma=3.0))
-    assert np.isfinite(result.descent.ends[1]) and result.diverged_at is not None
+    assert np.isfinite(result.descent.end) and result.diverged_at is not None
 
 
 def test_a_start_that_is_not_finite():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,15 +31,13 @@ from dendrax.tracing import (
     check_parameters,
     check_scalar,
     flatten_arguments,
-    free_words,
     normalise_argnums,
     trace_call,
 )
 from dendrax.walk import Tape, record_call, send_back
 
 
-@dataclass(frozen=True, eq=False)
-class _Conditions:
+class _Conditions(NamedTuple):
     """What is free, what is held, and at what; see `dendrax.infer`."""
 
     free: Any = ()
@@ -50,15 +48,10 @@ class _Conditions:
     mask: Any = None
 
     @property
-    def relaxing(self) -> tuple[Any, ...]:
-        """What is free, also because it is tied."""
-        return (*free_words(self.free), *free_words(self.tie))
-
-    @property
     def is_plain(self) -> bool:
         """Whether nothing is said, and the result is a loss."""
-        said = (self.hold, self.prior, self.target, self.mask)
-        return not self.relaxing and all(part is None for part in said)
+        said = (self.hold, self.tie, self.prior, self.target, self.mask)
+        return self.free in (None, (), []) and all(part is None for part in said)
 
     @property
     def has_loss(self) -> bool:
@@ -102,7 +95,8 @@ def value_and_grad(
       (`free`) settle together with the value nodes, and the parameters learn from that. With a
       `target` or a `tie` the function need not return a loss.
 
-    **Returns:** a function with the same arguments that returns `(fun(...), gradient)`; with
+    **Returns:** a function with the same arguments that returns `(fun(...), gradient)` (with `hold`
+    the value is that of the forward pass through what is held); with
     `has_result`, `((value, result), gradient)`, or `((value, aux, result), gradient)`.
 
     !!! example
@@ -214,7 +208,8 @@ def _value_and_grad(
 
 def _clamp(graph: Graph, call: Call, conditions: _Conditions) -> Clamp:
     """What holds the network: a loss, unless something else does."""
-    if conditions.has_loss:
+    is_scalar = len(_root_avals(graph)) == 1 and not _root_avals(graph)[0].shape
+    if conditions.has_loss and (is_scalar or not conditions.hold):
         check_scalar(_root_avals(graph), call, graph[graph.outputs[0].vertex].source)
         errors = [1.0] + [None] * (len(graph.outputs) - 1)
         return Pull(errors, hold=conditions.hold or {}, prior=conditions.prior)
@@ -354,8 +349,9 @@ def _trace(
     *,
     allow_int: bool = False,
 ) -> tuple[Graph, Call]:
-    arguments, chosen = _arguments(fun, args, kwargs, argnums, allow_int, conditions.relaxing)
-    graph, call = trace_call(fun, arguments, chosen, has_aux=has_aux, tie=conditions.tie)
+    arguments, chosen = _arguments(fun, args, kwargs, argnums, allow_int, conditions)
+    graph, call = trace_call(fun, arguments, chosen, has_aux=has_aux)
+    # Only ties are asked of the call; other graphs do not hold on to arguments.
     return checked(replace(graph, call=call) if call.ties else graph), call
 
 
@@ -365,11 +361,13 @@ def _arguments(
     kwargs: dict[str, Any],
     argnums: Any,
     allow_int: bool = False,
-    free: Any = (),
+    conditions: _Conditions = _Conditions(),
 ) -> tuple[Arguments, int | tuple[int, ...]]:
     check_callable(fun)
     chosen = normalise_argnums(argnums, len(args))
     indices = (chosen,) if isinstance(chosen, int) else chosen
-    arguments = flatten_arguments(fun, args, kwargs, indices, trace_data=False, free=free)
+    arguments = flatten_arguments(
+        fun, args, kwargs, indices, trace_data=False, free=conditions.free, tie=conditions.tie
+    )
     check_parameters(arguments, allow_int=allow_int)
     return arguments, chosen

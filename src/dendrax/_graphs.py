@@ -9,6 +9,8 @@ from typing import Any
 from dendrax._settings import check_callable, check_rule
 from dendrax.graph import Graph, LevelledGraph, checked, level_graph
 from dendrax.inference import (
+    Clamp,
+    Free,
     Result,
     as_flat,
     clamp_for,
@@ -19,7 +21,7 @@ from dendrax.inference import (
 )
 from dendrax.rules import Rule
 from dendrax.support import QUANTITIES, VERTICES, Quantity, Vertices, complain, one_of, public
-from dendrax.tracing import Call, flatten_models, free_words, trace_call, without_aux
+from dendrax.tracing import Call, trace_models
 from dendrax.vertices import with_vertices
 
 
@@ -73,12 +75,8 @@ def trace(
     check_callable(fun)
     if vertices is not None:
         one_of("vertices", vertices, VERTICES)
-    relaxing = (*free_words(free), *free_words(tie))
-    arguments = flatten_models(fun, args, argnums, relaxing)
-    assert arguments.opened is not None
-    traced = without_aux(fun, has_aux)
-    graph, call = trace_call(traced, arguments, arguments.opened.argnums, tie=tie)
-    shown = with_vertices(replace(checked(graph), call=call), vertices or "primitive")
+    graph, _ = trace_models(fun, args, argnums, has_aux=has_aux, free=free, tie=tie)
+    shown = with_vertices(checked(graph), vertices or "primitive")
     return replace(shown, chosen=vertices)
 
 
@@ -170,5 +168,7 @@ def run(
     flat = as_flat(graph)
     call: Call = flat.call
     leaves = call.leaves(call.arguments.replaced(args) if args else None)
-    clamp = clamp_for(flat, flat_target(flat, target), mask, hold=hold, prior=prior)
+    otherwise = Clamp if flat.free or hold else Free
+    held = flat_target(flat, target)
+    clamp = clamp_for(flat, held, mask, hold=hold, prior=prior, otherwise=otherwise)
     return run_rule(graph, rule, leaves, clamp, record)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -16,33 +15,26 @@ from dendrax.graph import checked
 from dendrax.inference import (
     Clamp,
     Descent,
+    advice,
     check_settles,
     clamp_for,
     flat_target,
     keeps_step,
     largest,
     notice,
-    on_divergence,
-    on_no_convergence,
     relax,
     relaxed_graph,
     settled_arguments,
+    step_of,
     view_names,
 )
 from dendrax.rules import IL, Rule
 from dendrax.support import Vertices, complain, html_table, public
-from dendrax.tracing import flatten_models, free_words, trace_call, without_aux
+from dendrax.tracing import trace_models
 from dendrax.vertices import with_vertices
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass,
-    data_fields=(
-        *("args", "output", "energy", "energies", "x", "slope", "num_steps", "converged"),
-        *("course", "descent"),
-    ),
-    meta_fields=("rule",),
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class Settled:
     """Where a network has settled. A pytree; print it for a summary.
@@ -71,20 +63,16 @@ class Settled:
     converged: Any
     course: Any
     descent: Descent | None
-    rule: Rule
+    rule: Rule = field(metadata={"static": True})
 
     @property
-    def diverged_at(self) -> int | None:
-        found = -1 if self.descent is None else int(self.descent.diverged_at)
-        return None if found < 0 else found
+    def diverged_at(self) -> Any:
+        return step_of(self.descent)
 
     @property
     def advice(self) -> str:
         """What to try if inference diverged or did not converge; empty if all is well."""
-        if self.diverged_at is not None:
-            assert self.descent is not None
-            return on_divergence(self.rule, self.descent)
-        return on_no_convergence(self.converged, self.num_steps)
+        return advice(self.rule, self.descent, self.converged, self.num_steps)
 
     def __repr__(self) -> str:
         lines = [f"  {name}: {text}" for name, text in self._facts()]
@@ -99,7 +87,8 @@ class Settled:
         if any(map(_compat.is_tracer, jax.tree.leaves(self))):
             return [*facts, ("numbers", "not known yet, inside jax.jit")]
         if jnp.ndim(self.energy):
-            return [*facts, ("energy", f"{jnp.shape(self.energy)} of them")]
+            facts.append(("energy", f"{jnp.shape(self.energy)} of them"))
+            return [*facts, ("advice", self.advice)] if self.advice else facts
         start = "" if self.descent is None else f"{float(self.descent.start):.6g} -> "
         facts.append(("energy", f"{start}{float(self.energy):.6g} in {int(self.num_steps)} steps"))
         facts.append(("largest slope", f"{float(self.slope):.3g}"))
@@ -121,7 +110,7 @@ def infer(
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     start: Settled | Mapping[str, Any] | None = None,
-    record: str | None = None,
+    record: Literal["energy"] | None = None,
 ) -> Settled:
     r"""Let a network settle, with some arguments free and some values held.
 
@@ -150,8 +139,8 @@ def infer(
     - `argnums`: which arguments are parameters, as for `dendrax.trace`; value nodes are where
       layers use them.
     - `has_aux`: whether `fun` returns a pair `(result, aux)`.
-    - `start`: where value nodes start, by name, or what has settled before; else at the forward
-      pass.
+    - `start`: where value nodes start, by name, or what has settled before, in place of the rule's
+      own start.
     - `record`: `"energy"` keeps the energy at every time step, as `.course`.
 
     **Returns:** `Settled`, with `.args`, `.output`, `.energy`, `.x`, `.converged`. Under `jax.jit`
@@ -180,14 +169,11 @@ def infer(
             f"{type(rule).__name__} moves parameters, which here stay as they are.",
             remedy="Use a rule that moves value nodes alone, such as rule=dendrax.IL(200).",
         )
-    relaxing = (*free_words(free), *free_words(tie))
-    arguments = flatten_models(fun, args, argnums, relaxing, must_learn=False)
-    assert arguments.opened is not None
-    fun = without_aux(fun, has_aux)
-    graph, call = trace_call(fun, arguments, arguments.opened.argnums, tie=tie)
-    graph = checked(replace(graph, call=call))
+    graph, call = trace_models(
+        fun, args, argnums, has_aux=has_aux, free=free, tie=tie, must_learn=False
+    )
     chosen = vertices or rule.vertices
-    shown = replace(with_vertices(graph, chosen, unrolled=keeps_step(rule)), chosen=chosen)
+    shown = replace(with_vertices(checked(graph), chosen, unrolled=keeps_step(rule)), chosen=chosen)
     held = flat_target(shown, target)
     clamp = clamp_for(shown, held, mask, hold=hold, prior=prior, otherwise=Clamp)
     check_settles(rule, shown, clamp)
@@ -218,7 +204,7 @@ def infer(
 
 
 def _recorded(record: Any) -> tuple[str, ...]:
-    if record not in (None, (), "energy", ("energy",)):
+    if record not in (None, "energy"):
         raise complain(
             ValueError,
             f"record={record!r} is not known.",

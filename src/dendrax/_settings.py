@@ -6,7 +6,7 @@ from typing import Any
 
 from dendrax.inference import check_wave
 from dendrax.rules import Rule
-from dendrax.support import RULE_NAMES, VERTICES, close_words, complain, one_of
+from dendrax.support import ON_DIVERGENCE, RULE_NAMES, VERTICES, close_words, complain, one_of
 
 
 def check_settings(fun: Any, rule: Any, vertices: Any) -> None:
@@ -45,6 +45,7 @@ def check_rule(rule: Any) -> None:
             "settings that can be hashed: numbers, texts, tuples.",
         ) from None
     one_of(f"{type(rule).__name__}: vertices", rule.vertices, VERTICES)
+    one_of(f"{type(rule).__name__}: on_divergence", rule.on_divergence, ON_DIVERGENCE)
     check_wave(rule)
 
 

@@ -21,7 +21,7 @@ from dendrax.draw import _explore, _record
 from dendrax.draw._record import LOST, STEPS, decode, encode, joined
 from dendrax.graph._graph import Port
 from dendrax.inference._arrivals import arrivals
-from dendrax.inference._run import clamp_for
+from dendrax.inference import clamp_for
 from dendrax.models import problem
 from tests.sampling import every
 

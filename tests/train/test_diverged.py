@@ -15,14 +15,11 @@ from tests.train.test_fit import DATA, fit, settings
 def mildly_diverging():
     """A rule whose energy rises in the first update, but does not run away."""
     for gamma in np.arange(1.2, 3.0, 0.1):
-        rule = IL(num_steps=8, gamma=float(gamma), batch="mean", on_divergence="ignore")
-        (value, result), _ = jax.jit(
-            dendrax.value_and_grad(
-                loss, rule=IL(8, gamma=float(gamma), batch="mean"), has_result=True
-            )
-        )(network(), DATA[0][:16], DATA[1][:16])
+        rule = IL(num_steps=8, gamma=float(gamma), batch="mean")
+        update = jax.jit(dendrax.value_and_grad(loss, rule=rule, has_result=True))
+        (value, result), _ = update(network(), DATA[0][:16], DATA[1][:16])
         if result.diverged and result.energy < 5 * value:
-            return IL(num_steps=8, gamma=rule.gamma, batch="mean")
+            return rule
     raise AssertionError("no such rule")
 
 
@@ -33,6 +30,13 @@ def test_it_is_told_once_and_counted(chunks):
         found = fit(rule=rule, settings=settings(epochs=2, chunks=chunks, nonfinite="skip"))
     assert len([w for w in told if "inference diverged" in str(w.message)]) == 1
     assert found.history[0]["diverged"] >= 1
+
+
+def test_updates_that_are_skipped_count():
+    rule = IL(num_steps=60, gamma=30.0, batch="mean")
+    with pytest.warns(UserWarning, match=r"at update 1, and in 3 of the last 3 updates"):
+        found = fit(rule=rule, settings=settings(epochs=1, nonfinite="skip"))
+    assert all(line["diverged"] >= 1 for line in found.history)
 
 
 def test_one_that_runs_away_stops_with_the_reason():

@@ -25,6 +25,9 @@ def over_samples(
     own = [port for port in chosen if not is_shared(view, view.vertex(port))]
     seen = _batch_size(rule, view, own) if own and rule.batch == "mean" else 1
     size = rule.batch if isinstance(rule.batch, int) else max(seen * pieces, 1)  # may be empty
+    # A free argument without the axis of the samples is theirs together.
+    alone = {port for port in view.free if size not in view.aval(port).shape}
+    own = [port for port in own if port not in alone]
     return {port: energy.over(size) if port in own else energy for port, energy in chosen.items()}
 
 

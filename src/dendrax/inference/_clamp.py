@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from dendrax.inference._energy import Energy, Gaussian
 from dendrax.inference._equations import prediction_error
-from dendrax.inference._held import Bound, held_output
+from dendrax.inference._held import HeldValue, held_output
 
 Array = Any
 
@@ -23,6 +23,7 @@ class Clamp:
     - ``error(o, mu)``: the error of an output whose prediction is ``mu``; ``None``: it has none.
     - ``energy(o, mu)``: what the output costs.
     - ``moves``: whether the error changes with the prediction.
+    - ``is_mean``: whether it may be a loss that is a mean over samples.
     - ``hold``: what value nodes are held at, by name.
     - ``prior``: the energies of free arguments, see `dendrax.infer`.
     """
@@ -31,6 +32,7 @@ class Clamp:
     prior: Any = field(default=None, kw_only=True)
 
     moves = True
+    is_mean = False
 
     def error(self, o: int, mu: Array) -> Array | None:
         return None
@@ -41,6 +43,16 @@ class Clamp:
     def holds(self) -> bool:
         """Whether the outputs follow from what predicts them; else they are value nodes."""
         return True
+
+    @property
+    def held_outputs(self) -> tuple[int, ...]:
+        """The outputs that are held at a value."""
+        return ()
+
+    @property
+    def masked_outputs(self) -> tuple[int, ...]:
+        """Those of them of which only a part is held."""
+        return ()
 
     def given(self, energies: Mapping[int, Energy]) -> Clamp:
         """The same with energies for the outputs, which matter if they are held."""
@@ -60,6 +72,7 @@ class Pull(Clamp):
 
     errors: Any
     moves = False
+    is_mean = True
 
     def error(self, o: int, mu: Array) -> Array | None:
         value = self.errors[o]
@@ -78,8 +91,16 @@ class Hold(Clamp):
     masks: Sequence[Any] = ()
     energies: Mapping[int, Energy] = field(default_factory=dict)
 
-    def _at(self, o: int) -> Bound:
-        return Bound(self.targets[o], self.masks[o] if self.masks else None)
+    @property
+    def held_outputs(self) -> tuple[int, ...]:
+        return tuple(o for o, target in enumerate(self.targets) if target is not None)
+
+    @property
+    def masked_outputs(self) -> tuple[int, ...]:
+        return tuple(o for o, mask in enumerate(self.masks) if mask is not None)
+
+    def _at(self, o: int) -> HeldValue:
+        return HeldValue(self.targets[o], self.masks[o] if self.masks else None)
 
     def error(self, o: int, mu: Array) -> Array | None:
         if self.targets[o] is None:

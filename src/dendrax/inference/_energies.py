@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,12 +13,13 @@ from dendrax.graph import Port, Vertex
 from dendrax.inference._batch import over_samples
 from dendrax.inference._energy import (
     Energy,
-    Function,
+    FunctionEnergy,
     Gaussian,
+    Prior,
     Unpredicted,
     check_precision,
 )
-from dendrax.inference._held import bound_of, meant_by
+from dendrax.inference._held import held_value, meant_by
 from dendrax.inference._network import View
 from dendrax.support import complain
 
@@ -47,12 +48,29 @@ def frozen_energies(rule: str, energies: Any) -> Any:
     return as_energy(f"{rule}: energies", energies)
 
 
+def said_by(rule: Any) -> Any:
+    """The energies of a rule: its setting, or what a subclass defines (which the setting hides)."""
+    own = inspect.getattr_static(type(rule), "energies")
+    if rule.energies is not None or own is None:
+        return rule.energies
+    return own.__get__(rule, type(rule)) if hasattr(own, "__get__") else own
+
+
 def as_energy(setting: str, energy: Any) -> Energy:
     """What a user gave as an energy; a function of prediction and value is one."""
+    try:
+        hash(energy)
+    except TypeError as problem:
+        raise complain(
+            TypeError,
+            f"{setting} cannot be hashed: {problem}.",
+            remedy="Write @dataclasses.dataclass(frozen=True) above class "
+            f"{type(energy).__name__}, and give it settings that can be hashed.",
+        ) from None
     if isinstance(energy, Energy):
         return energy
     if callable(energy) and not isinstance(energy, type) and _takes(energy) == 2:
-        return Function(energy)
+        return FunctionEnergy(energy)
     raise _no_energies(setting, energy)
 
 
@@ -69,13 +87,14 @@ def _no_energies(setting: str, energies: Any) -> Exception:
 
 
 def _takes(function: Any) -> int:
-    """How many arguments a function needs."""
+    """How many arguments a function needs; a default of ``None``, as Optax has it, is none."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return 2  # a function of NumPy or so
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(p.kind in kinds and p.default is p.empty for p in parameters)
+    needed = [p for p in parameters if p.kind in kinds and p.default in (p.empty, None)]
+    return min(len(needed), 2)
 
 
 def _is_of_vertex(energies: Any) -> bool:
@@ -84,10 +103,16 @@ def _is_of_vertex(energies: Any) -> bool:
 
 
 def energies_of(
-    rule: Any, view: View, pieces: int = 1, priors: Mapping[Port, Energy] | None = None
+    rule: Any,
+    view: View,
+    pieces: int = 1,
+    priors: Mapping[Port, Energy] | None = None,
+    *,
+    is_mean: bool = True,
 ) -> Mapping[Port, Energy]:
     """The energy of each value node that a vertex or an output predicts. A free argument has that
-    of its prior, if it has one."""
+    of its prior, if it has one. ``is_mean``: whether a loss may be a mean over samples; what is
+    held at a target is a sum."""
     choice, known = _choice(rule, view), priors or {}
     chosen: dict[Port, Energy] = {}
     for port in view.nodes:
@@ -95,26 +120,31 @@ def energies_of(
         alone = port in view.free and port not in view.ties
         chosen[port] = known.get(port, Unpredicted()) if alone else choice(vertex)
         check_energy(chosen[port], vertex, view.aval(port))
-    return over_samples(rule, view, chosen, pieces)
+    return over_samples(rule, view, chosen, pieces) if is_mean else chosen
 
 
-def output_energies_of(rule: Any, view: View) -> Mapping[int, Energy]:
-    """The energies of the outputs, which matter if something holds them: Gaussian, unless the rule
-    names them or asks for each vertex."""
+def output_energies_of(
+    rule: Any, view: View, held: Sequence[int], masked: Sequence[int] = ()
+) -> Mapping[int, Energy]:
+    """The energies of the outputs that are ``held``, some of them ``masked``: Gaussian, unless the
+    rule names them or asks for each vertex."""
     chosen = {}
-    if isinstance(rule.energies, (Mapping, tuple)) or _is_of_vertex(rule.energies):
+    energies = said_by(rule)
+    if isinstance(energies, (Mapping, tuple)) or _is_of_vertex(energies):
         choice = _choice(rule, view)
-        for o, port in enumerate(view.graph.outputs):
-            if port in view.roots:
-                vertex = view.shown[view.roots[port].vertex]
-                chosen[o] = choice(vertex)
-                check_energy(chosen[o], vertex, view.aval(port))
+        for o in held:
+            port = view.graph.outputs[o]
+            vertex = view.shown[view.roots[port].vertex]
+            chosen[o] = choice(vertex)
+            check_energy(chosen[o], vertex, view.aval(port))
+            if o in masked:
+                check_mask(chosen[o], vertex.name, view.aval(port))
     return {o: energy for o, energy in chosen.items() if energy != Gaussian()}
 
 
 def _choice(rule: Any, view: View) -> Choice:
     name = type(rule).__name__
-    energies = rule.energies
+    energies = said_by(rule)
     if energies is None and getattr(rule, "precision", None) is not None:
         return _by_precision(name, rule.precision)
     if isinstance(energies, (Mapping, tuple)):
@@ -140,7 +170,9 @@ def _by_precision(rule: str, precision: Any) -> Choice:
 
 def _by_name(rule: str, energies: Mapping[str, Any], view: View) -> Choice:
     """The first pattern that fits decides; what none fits is Gaussian."""
-    vertices = [view.shown[port.vertex] for port in (*view.nodes.values(), *view.roots.values())]
+    predicted = [p for p in view.nodes if p not in view.free or p in view.ties]
+    ports = (*map(view.nodes.__getitem__, predicted), *view.roots.values())
+    vertices = [view.shown[port.vertex] for port in ports]
     names = dict.fromkeys(vertex.name for vertex in vertices)
     found: dict[str, Energy] = {}
     for pattern, energy in energies.items():
@@ -160,9 +192,11 @@ def check_energy(energy: Energy, vertex: Vertex, aval: Any) -> None:
             source=vertex.source,
             remedy="Choose another for it: energies={'" + vertex.name + "': ...}.",
         )
-    if type(energy).__module__.startswith("dendrax.") and not isinstance(energy, Function):
+    if type(energy).__module__.startswith("dendrax.") and not isinstance(energy, FunctionEnergy):
         return
-    found = jax.eval_shape(getattr(energy, "function", energy.energy), aval, aval)
+    # Of a function itself: as an energy, its None would be an error of JAX's.
+    function = energy.function if isinstance(energy, FunctionEnergy) else energy.energy
+    found = jax.eval_shape(function, aval, aval)
     shape, dtype = getattr(found, "shape", None), getattr(found, "dtype", None)
     real = dtype is not None and jnp.issubdtype(dtype, jnp.floating)
     if not real or shape not in (aval.shape, ()):
@@ -178,16 +212,28 @@ def check_energy(energy: Energy, vertex: Vertex, aval: Any) -> None:
         )
 
 
+def check_mask(energy: Energy, name: str, aval: Any) -> None:
+    """An energy of which a mask is to leave out a part has parts."""
+    if energy.of_error or jax.eval_shape(energy.energy, aval, aval).shape:
+        return
+    raise complain(
+        ValueError,
+        f"{_shown(energy)} gives one number for {name}, of which a mask cannot leave out a part.",
+        source=_line(energy),
+        remedy="Return one number for each neuron.",
+    )
+
+
 def _shown(energy: Energy) -> str:
     """How a user would call an energy."""
-    if isinstance(energy, Function):
+    if isinstance(energy, FunctionEnergy):
         return f"the energy {getattr(energy.function, '__name__', repr(energy.function))}"
     return repr(energy)
 
 
 def _line(energy: Energy) -> str:
     """Where a user defined it."""
-    function = energy.function if isinstance(energy, Function) else type(energy).energy
+    function = energy.function if isinstance(energy, FunctionEnergy) else type(energy).energy
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno} ({function.__name__})" if code else ""
 
@@ -207,8 +253,8 @@ def priors_of(prior: Any, view: View) -> tuple[dict[Port, Energy], dict[Port, An
             port = names[name]
             if port not in energies:
                 check_energy(energy, view.vertex(port), view.aval(port))
-                means[port] = bound_of(
+                means[port] = held_value(
                     f"the prior of {name}", jnp.asarray(mean), view.aval(port)
                 ).value
-                energies[port] = energy
+                energies[port] = Prior(energy)
     return energies, means

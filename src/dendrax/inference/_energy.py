@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +88,11 @@ class Energy:
         return ""
 
     @property
+    def units(self) -> float:
+        """The weight in whose units the slope is."""
+        return 1.0
+
+    @property
     def is_held_alike(self) -> bool:
         """Whether it is the same function where a value is held."""
         return type(self).held is Energy.held
@@ -95,11 +100,18 @@ class Energy:
 
 def total(energies: Array) -> Array:
     """An energy as one number, added up in float32 at least."""
+    energies = jnp.asarray(energies)
     if not energies.shape:
         return energies
     if jnp.finfo(energies.dtype).bits < 32:
         energies = energies.astype(jnp.float32)
     return jnp.sum(energies)
+
+
+def sum_of(energies: Iterable[Array]) -> Array:
+    """The energy of a network, of those of its parts."""
+    kind = jnp.result_type(float)
+    return jnp.asarray(sum(energy.astype(kind) for energy in energies), kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +137,8 @@ class Gaussian(Energy):
 
     def __post_init__(self) -> None:
         check_precision("dendrax.Gaussian: precision", self.precision)
+        if isinstance(self.precision, (list, tuple)):
+            object.__setattr__(self, "precision", np.asarray(self.precision, float))
 
     def energy(self, mu: Array, x: Array) -> Array:
         epsilon = prediction_error(mu, x)
@@ -327,7 +341,7 @@ class Categorical(Energy):
 
 
 @dataclass(frozen=True)
-class Function(Energy):
+class FunctionEnergy(Energy):
     """A user's function as an energy."""
 
     function: Callable[[Array, Array], Array]
@@ -351,6 +365,10 @@ class Weighted(Energy):
     def is_held_alike(self) -> bool:
         return self.inner.is_held_alike
 
+    @property
+    def units(self) -> float:
+        return self.weight
+
     def energy(self, mu: Array, x: Array) -> Array:
         return self.weight * self.inner.energy(mu, x)
 
@@ -367,17 +385,44 @@ class Weighted(Energy):
         return self.inner.slope(mu, x, None if message is None else message / self.weight)
 
 
+@dataclass(frozen=True)
+class Prior(Energy):
+    """The energy of a free argument. How fast that moves does not depend on it: a weak prior, in
+    units of its own, would make large steps."""
+
+    inner: Energy
+
+    @property
+    def of_error(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.of_error
+
+    def energy(self, mu: Array, x: Array) -> Array:
+        return self.inner.energy(mu, x)
+
+    def error(self, mu: Array, x: Array) -> Array:
+        return self.inner.error(mu, x)
+
+    def pull(self, mu: Array, x: Array) -> Array:
+        return self.inner.pull(mu, x)
+
+    def problem(self, aval: Any) -> str:
+        return self.inner.problem(aval)
+
+
 class Unpredicted(Energy):
     """A value node without a prediction, which is at rest wherever it is: a free argument."""
 
     def energy(self, mu: Array, x: Array) -> Array:
-        return jnp.zeros(())
+        return jnp.zeros_like(x).real
 
     def error(self, mu: Array, x: Array) -> Array:
         return jnp.zeros_like(mu)
 
     def pull(self, mu: Array, x: Array) -> Array:
         return jnp.zeros_like(x)
+
+    def slope(self, mu: Array, x: Array, message: Array | None) -> Array:
+        return jnp.zeros_like(x) if message is None else -jnp.conj(message)
 
     def problem(self, aval: Any) -> str:
         return ""

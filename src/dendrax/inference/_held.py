@@ -16,8 +16,9 @@ from dendrax.support import complain, matching, nearest
 Array = Any
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
-class Bound:
+class HeldValue:
     """What something is held at: a ``value`` where ``mask`` is true; ``None``: everywhere."""
 
     value: Array
@@ -41,17 +42,11 @@ class Held(Energy):
     """The energy of a value node that is held. Where it is, nothing moves it."""
 
     inner: Energy
-    at: Bound
+    at: HeldValue
 
     def placed(self, x: Array) -> Array:
         """The value of the node, which would be ``x``."""
         return self.at.placed(x)
-
-    @property
-    def bound(self) -> tuple[Array, Array]:
-        """The value and where it holds, as arrays of the node's shape."""
-        mask = self.at.mask
-        return self.at.value, jnp.ones(self.at.value.shape, bool) if mask is None else mask
 
     def energy(self, mu: Array, x: Array) -> Array:
         if self.inner.is_held_alike:
@@ -66,13 +61,16 @@ class Held(Energy):
         return self.inner.error(mu, x) if self.inner.is_held_alike else super().error(mu, x)
 
     def pull(self, mu: Array, x: Array) -> Array:
-        return self.at.apart(self.inner.pull(mu, x))
+        pull = self.inner.pull if self.inner.is_held_alike else super().pull
+        return self.at.apart(pull(mu, x))
 
     def slope(self, mu: Array, x: Array, message: Array | None) -> Array:
-        return self.at.apart(self.inner.slope(mu, x, message))
+        if self.inner.is_held_alike:
+            return self.at.apart(self.inner.slope(mu, x, message))
+        return self.at.apart(super().slope(mu, x, message) / self.inner.units)
 
 
-def held_output(energy: Energy, at: Bound, mu: Array) -> tuple[Array, Array]:
+def held_output(energy: Energy, at: HeldValue, mu: Array) -> tuple[Array, Array]:
     """The energy of an output that is held, and its error. Where nothing holds it, it is what it is
     predicted to be."""
     if energy.of_error and energy.is_held_alike:
@@ -86,7 +84,7 @@ def held_output(energy: Energy, at: Bound, mu: Array) -> tuple[Array, Array]:
     return of(mu), derivative(of, mu)
 
 
-def bound_of(what: str, given: Any, aval: Any) -> Bound:
+def held_value(what: str, given: Any, aval: Any) -> HeldValue:
     """What a user gave to hold something at: a value, or a pair of value and mask."""
     value, mask = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
     value = _spread(f"the value that holds {what}", jnp.asarray(value), aval.shape)
@@ -96,7 +94,7 @@ def bound_of(what: str, given: Any, aval: Any) -> Bound:
         )
     value = value.astype(aval.dtype)
     if mask is None:
-        return Bound(value, None)
+        return HeldValue(value, None)
     mask = jnp.asarray(mask)
     if mask.dtype != bool:
         raise complain(
@@ -105,7 +103,7 @@ def bound_of(what: str, given: Any, aval: Any) -> Bound:
             remedy="Give True where the value is known and holds, for instance mask=image > 0.",
         )
     mask = _spread(f"the mask of {what}", mask, aval.shape)
-    return Bound(jnp.where(mask, value, 0), mask)  # what is not known may be NaN
+    return HeldValue(jnp.where(mask, value, 0), mask)  # what is not known may be NaN
 
 
 def _spread(what: str, value: Array, shape: tuple[int, ...]) -> Array:
@@ -130,3 +128,16 @@ def meant_by(setting: str, pattern: str, names: Mapping[str, Any]) -> list[str]:
         f"{setting}: there is no {pattern!r}.{nearest(pattern, names)}",
         remedy=f"Use one of: {listed or 'none'}.",
     )
+
+
+def checked_mapping(setting: str, given: Any) -> Mapping[str, Any]:
+    """Values by name; ``None`` is none of them."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise complain(
+            TypeError,
+            f"{setting} must be a dictionary, got {type(given).__name__}.",
+            remedy=f"Write {setting}={{'name of a vertex': value}}.",
+        )
+    return given

@@ -9,25 +9,25 @@ import jax.numpy as jnp
 
 from dendrax.graph import Port
 from dendrax.inference._clamp import Clamp, Hold
-from dendrax.inference._held import Bound, bound_of, meant_by
+from dendrax.inference._held import HeldValue, checked_mapping, held_value, meant_by
 from dendrax.inference._network import View
 from dendrax.support import complain
 
 Array = Any
 
 
-def bound_by(clamp: Clamp, view: View) -> tuple[Clamp, dict[Port, Bound]]:
+def resolved_holds(clamp: Clamp, view: View) -> tuple[Clamp, dict[Port, HeldValue]]:
     """What holds the outputs, and what value nodes are held at."""
     outputs = _output_names(view)
-    bounds: dict[Port, Bound] = {}
-    held: dict[int, Bound] = {}
+    bounds: dict[Port, HeldValue] = {}
+    held: dict[int, HeldValue] = {}
     for pattern, given in clamp.hold.items():
         for name in meant_by("hold", pattern, {**view.names, **outputs}):
             if name in outputs:
                 held[outputs[name]] = _output_bound(name, given, clamp, view, outputs[name])
             else:
                 port = view.names[name]
-                bounds[port] = bound_of(name, given, view.aval(port))
+                bounds[port] = held_value(name, given, view.aval(port))
                 if port in view.free and bounds[port].mask is None:
                     raise complain(
                         ValueError,
@@ -44,7 +44,7 @@ def _output_names(view: View) -> dict[str, int]:
     return {view.shown[view.roots[p].vertex].name: o for o, p in places if p in view.roots}
 
 
-def _output_bound(name: str, given: Any, clamp: Clamp, view: View, o: int) -> Bound:
+def _output_bound(name: str, given: Any, clamp: Clamp, view: View, o: int) -> HeldValue:
     is_target = isinstance(clamp, Hold) and clamp.targets[o] is not None
     if is_target or (not isinstance(clamp, Hold) and type(clamp) is not Clamp):
         what = "has a target" if is_target else "is a loss, or has a cotangent"
@@ -53,10 +53,10 @@ def _output_bound(name: str, given: Any, clamp: Clamp, view: View, o: int) -> Bo
             f"hold names {name}, which {what} already.",
             remedy="Hold the output by one of them.",
         )
-    return bound_of(name, given, view.aval(view.graph.outputs[o]))
+    return held_value(name, given, view.aval(view.graph.outputs[o]))
 
 
-def _with_outputs(clamp: Clamp, view: View, held: Mapping[int, Bound]) -> Hold:
+def _with_outputs(clamp: Clamp, view: View, held: Mapping[int, HeldValue]) -> Hold:
     """The same with other outputs held, too."""
     count = len(view.graph.outputs)
     targets: list[Any] = list(clamp.targets) if isinstance(clamp, Hold) else [None] * count
@@ -71,14 +71,15 @@ def _with_outputs(clamp: Clamp, view: View, held: Mapping[int, Bound]) -> Hold:
 def started(view: View, start: Mapping[str, Any]) -> dict[Port, Array]:
     """Where value nodes start, by node."""
     found = {}
-    for name, value in start.items():
-        port = view.names[name if name in view.names else meant_by("start", name, view.names)[0]]
-        aval, value = view.aval(port), jnp.asarray(value)
-        if value.shape != aval.shape:
-            raise complain(
-                ValueError,
-                f"start has shape {value.shape} for {name}, whose shape is {aval.shape}.",
-                remedy="Give what settled before, of the same function and shapes.",
-            )
-        found[port] = value.astype(aval.dtype)
+    for pattern, given in checked_mapping("start", start).items():
+        names = [pattern] if pattern in view.names else meant_by("start", pattern, view.names)
+        for name in names:
+            aval, value = view.aval(view.names[name]), jnp.asarray(given)
+            if value.shape != aval.shape:
+                raise complain(
+                    ValueError,
+                    f"start has shape {value.shape} for {name}, whose shape is {aval.shape}.",
+                    remedy="Give what settled before, of the same function and shapes.",
+                )
+            found[view.names[name]] = value.astype(aval.dtype)
     return found

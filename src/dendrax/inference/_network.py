@@ -35,8 +35,8 @@ import jax.numpy as jnp
 from dendrax._compat import aval_of, zeros
 from dendrax.graph import Graph, Port, Quotient, Vertex, level_graph, operations_of
 from dendrax.inference._clamp import Clamp
-from dendrax.inference._energy import Energy, total
-from dendrax.inference._equations import prediction_error, summaries
+from dendrax.inference._energy import Energy, sum_of, total
+from dendrax.inference._equations import add_messages, prediction_error, summaries
 from dendrax.inference._evaluate import Cuts, Values, evaluate
 from dendrax.inference._given import check_parameters, check_values
 from dendrax.inference._held import Held
@@ -155,7 +155,8 @@ class Network:
     - ``outputs``: the function's results by the forward pass.
     - ``nodes``: name, level, parity, shape and dtype of each value node.
     - ``held``: what holds some of them at a value, wholly or in part.
-    - ``priors``: the predictions of free arguments that have a prior.
+    - ``is_started``: whether somebody has put value nodes elsewhere than at the forward pass.
+    - ``prior_means``: the predictions of free arguments that have a prior.
     - ``look(x)``: predictions, errors, messages and energies with the value nodes at ``x``.
     """
 
@@ -167,7 +168,8 @@ class Network:
     values: Values
     outputs: list[Array]
     held: Mapping[Port, Held] = field(default_factory=dict)
-    priors: Values = field(default_factory=dict)
+    prior_means: Values = field(default_factory=dict)
+    is_started: bool = False
     _known: dict[str, Any] = field(default_factory=dict)
 
     @functools.cached_property
@@ -194,6 +196,13 @@ class Network:
         vertices = {view.nodes[node].vertex: view.loops(node) for node in view.nodes}
         inside = sum(math.prod(loops) - 1 for loops in vertices.values())
         return max(1, max(view.level_of.values(), default=1) - 1 + inside)
+
+    def first_errors(self) -> Values:
+        """The errors at the start: none, but for value nodes that somebody has put elsewhere."""
+        if not self.is_started:
+            return self.zeros()
+        epsilon = self.look(self.values).epsilon
+        return {p: epsilon[p] if p in self.view.cuts else e for p, e in self.zeros().items()}
 
     def zeros(self) -> Values:
         """Nothing, of the form of the value nodes."""
@@ -259,7 +268,7 @@ class Network:
         inputs = [*leaves.values(), *map(starts.__getitem__, nodes)]
         results, tape = record(function, inputs, active, self.local)
         first, second = len(graph.outputs), len(graph.outputs) + len(nodes)
-        mu = {**{port: leaves[port] for port in free}, **self.priors}
+        mu = {**{port: leaves[port] for port in free}, **self.prior_means}
         mu.update((port, results[o]) for port, o in self.view.ties.items())
         mu.update(zip(nodes, results[first:second], strict=True))
         x = {port: leaves[port] for port in free}
@@ -272,7 +281,7 @@ class Network:
 
     def _bound(self, errors: Values) -> dict[Port, Any]:
         """Errors, and with them what holds the value nodes."""
-        return {p: (e, self.held[p].bound) if p in self.held else e for p, e in errors.items()}
+        return {p: (e, self.held[p].at) if p in self.held else e for p, e in errors.items()}
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -286,8 +295,8 @@ def _away(mu: Array, given: Any) -> Array:
     """The value of a node that is this far from its prediction, where nothing holds it."""
     if not isinstance(given, tuple):
         return mu - jnp.conj(given)
-    epsilon, (value, mask) = given
-    return jnp.where(mask, value, mu - jnp.conj(epsilon))
+    epsilon, held = given
+    return held.placed(mu - jnp.conj(epsilon))
 
 
 class Look:
@@ -365,8 +374,9 @@ class Look:
         leaves, nodes = list(map(Port, view.graph.leaves)), view.cuts
         pairs = zip(view.graph.outputs, self.output_errors, strict=True)
         ends = [waiting.get(p) if error is None and p not in nodes else error for p, error in pairs]
-        for port, o in view.ties.items():
-            ends[o] = errors.get(port)
+        for o in dict.fromkeys(view.ties.values()):
+            tied = [errors[port] for port, at in view.ties.items() if at == o and port in errors]
+            ends[o] = add_messages(tied)
         given = [*ends, *map(errors.get, nodes), *map((pulls or {}).get, nodes)]
         found = send_back(self.tape, given, [waiting.get(port) for port in (*leaves, *nodes)])
         at_leaves = {p: m for p, m in zip(leaves, found, strict=False) if m is not None}
@@ -426,8 +436,7 @@ class Look:
 
     @property
     def energy(self) -> Array:
-        total = sum(e.astype(jnp.result_type(float)) for e in self.energies.values())
-        return jnp.asarray(total, jnp.result_type(float))
+        return sum_of(self.energies.values())
 
 
 class Quantities(NamedTuple):

@@ -15,6 +15,7 @@ import warnings
 from typing import Any
 
 import jax
+import numpy as np
 
 from dendrax import _compat
 from dendrax.graph import Graph
@@ -23,7 +24,29 @@ from dendrax.inference._rule import Rule
 from dendrax.support import complain, speaker, warn
 
 
-def on_divergence(rule: Rule, descent: Descent, graph: Graph | None = None) -> str:
+def step_of(descent: Descent | None) -> Any:
+    """The time step at which inference diverged; ``None`` if all is well."""
+    if descent is None:
+        return None
+    found = np.asarray(descent.diverged_at)
+    if found.ndim:  # of `jax.vmap`: each has a course of its own
+        return found if (found >= 0).any() else None
+    return None if found < 0 else int(found)
+
+
+def advice(
+    rule: Rule, descent: Descent | None, converged: Any, num_steps: Any, graph: Graph | None = None
+) -> str:
+    """What to try if inference diverged or did not converge; empty if all is well."""
+    step = step_of(descent)
+    if isinstance(step, np.ndarray):
+        return f"Inference diverged in {(step >= 0).sum()} of {step.size}. Try {rule.remedy()}."
+    if descent is not None and step is not None:
+        return _how_it_diverged(rule, descent, graph)
+    return _no_convergence(converged, num_steps)
+
+
+def _how_it_diverged(rule: Rule, descent: Descent, graph: Graph | None = None) -> str:
     """What happened, and what to try."""
     start, end, lowest = (float(x) for x in (descent.start, descent.end, descent.lowest))
     at = int(descent.diverged_at)
@@ -35,6 +58,11 @@ def on_divergence(rule: Rule, descent: Descent, graph: Graph | None = None) -> s
             "there."
         )
     remedy = f"Try {_other_vertices(rule, graph)}{rule.remedy()}."
+    if not descent.is_watched:
+        return (
+            f"Inference diverged: it began with the energy {start:.4g} and ended with {end:.4g}. "
+            f"{remedy}"
+        )
     if lowest >= start or at <= 1:
         return (
             f"Inference diverged: from step {at} on the energy is larger than at the start "
@@ -54,13 +82,13 @@ def _other_vertices(rule: Rule, graph: Graph | None) -> str:
     return f"vertices={rule.vertices!r} (every operation is a vertex here), then "
 
 
-def on_no_convergence(converged: Any, num_steps: Any) -> str:
+def _no_convergence(converged: Any, num_steps: Any) -> str:
     """What to try if a rule with a tol was not done; empty if it was."""
-    if converged is None or converged:
+    if converged is None or np.all(converged):
         return ""
     return (
-        f"Inference did not converge in {int(num_steps)} steps. Try a larger num_steps or tol, a "
-        "larger gamma, or, if the energy goes up and down, a smaller."
+        f"Inference did not converge in {int(np.max(num_steps))} steps. Try a larger num_steps or "
+        "tol, a larger gamma, or, if the energy goes up and down, a smaller."
     )
 
 
@@ -71,7 +99,7 @@ def notice(rule: Rule, descent: Descent | None) -> None:
         return
     if not any(map(_compat.is_tracer, jax.tree.leaves(descent))):
         if int(descent.diverged_at) >= 0:
-            said = on_divergence(rule, descent)
+            said = _how_it_diverged(rule, descent)
             if how == "raise":
                 raise complain(FloatingPointError, said)
             warn(said)
@@ -90,7 +118,7 @@ def _from_program(rule: Rule, name: str, how: str, descent: Descent) -> None:
     """Called by a compiled program; under `jax.vmap` also when all is well."""
     if int(descent.diverged_at) < 0:
         return
-    said = f"{name}: {on_divergence(rule, descent)}"
+    said = f"{name}: {_how_it_diverged(rule, descent)}"
     if how == "raise":
         raise FloatingPointError(said)
     warnings.warn(said, stacklevel=2)

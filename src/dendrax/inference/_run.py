@@ -5,35 +5,30 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from dendrax import _compat
 from dendrax.graph import (
     Edge,
     Graph,
     LevelledGraph,
-    Port,
     checked,
     contract_graph,
     level_graph,
     operations_of,
 )
-from dendrax.inference._clamp import Clamp, Free, Hold, Pull
+from dendrax.inference._clamp import Clamp
 from dendrax.inference._descent import Descent
 from dendrax.inference._dynamics import run_dynamics
-from dendrax.inference._equations import largest
 from dendrax.inference._evaluate import evaluate
-from dendrax.inference._held import Bound, bound_of
 from dendrax.inference._network import which_leaves
-from dendrax.inference._notice import notice, on_divergence, on_no_convergence
+from dendrax.inference._notice import advice, step_of
 from dendrax.inference._records import Record, Recorded
 from dendrax.inference._rule import Rule
-from dendrax.inference._settle import Relaxed, network_of, relax
-from dendrax.inference._trust import check_no_memory
-from dendrax.support import QUANTITIES, Vertices, complain, html_table, warn
+from dendrax.inference._settle import relax
+from dendrax.support import QUANTITIES, complain, html_table, warn
 from dendrax.vertices import unrolled, with_vertices
 from dendrax.walk import Local, Tape, exact, port, record, send_back
 
@@ -86,18 +81,14 @@ class Result:
 
     @functools.cached_property
     def diverged_at(self) -> int | None:
-        found = -1 if self.descent is None else int(self.descent.diverged_at)
-        return None if found < 0 else found
+        return step_of(self.descent)
 
     @property
     def advice(self) -> str:
         """What to try if inference diverged or did not converge; empty if all is well."""
         if self.rule is None:
             return ""
-        if self.diverged_at is not None:
-            assert self.descent is not None
-            return on_divergence(self.rule, self.descent, self.graph)
-        return on_no_convergence(self.converged, self.num_steps)
+        return advice(self.rule, self.descent, self.converged, self.num_steps, self.graph)
 
     def __repr__(self) -> str:
         lines = [f"  {name}{' ' if name == 'energy' else ': '}{text}" for name, text in self._facts]
@@ -148,110 +139,18 @@ def record_graph(
     return record(function, leaves, which_leaves(graph), local)
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Outcome:
-    """What an update leaves besides value and gradient; a pytree.
-
-    - ``memory``: what the next update is to start from, if the rule remembers anything.
-    - ``energy``: the energy where inference has settled: of the whole network, which for a
-      generative one is what says how well it does. ``course``: at every time step, if
-      ``has_result="energy"`` asked for it.
-    - ``num_steps``: the time steps used.
-    - ``slope``: the largest slope of a value node at the end; 0 where all have settled.
-    - ``diverged``: whether the energy was larger at the end than at the start, or not finite.
-    - ``args``: the arguments, with the free ones where they have settled; ``None`` if none is free.
-
-    A rule that is one pass leaves the memory and the energy, which is the loss; the rest is
-    ``None``.
-    """
-
-    memory: Any = None
-    energy: Any = None
-    course: Any = None
-    num_steps: Any = None
-    slope: Any = None
-    diverged: Any = None
-    args: Any = None
-
-
-class Learned(NamedTuple):
-    """The results of a function, the errors at its leaves, and what else is left."""
-
-    outputs: list[Any]
-    gradients: list[Any]
-    relaxed: Relaxed | None
-
-    def outcome(self, call: Any) -> Outcome:
-        """What is left, for those who ask."""
-        found = self.relaxed
-        if found is None:
-            return Outcome()
-        descent = found.descent
-        return Outcome(
-            found.memory,
-            found.look.energy,
-            found.records.get("energy"),
-            jnp.asarray(found.num_steps),
-            largest(found.look.slope),
-            None if descent is None else descent.diverged_at >= 0,
-            settled_arguments(call, found) if found.look.net.view.free else None,
-        )
-
-
-def settled_arguments(call: Any, found: Relaxed) -> tuple[Any, ...]:
-    """The arguments of a call, with the free ones where they have settled."""
-    net = found.look.net
-    places = zip(map(Port, net.view.graph.leaves), net.leaves, strict=True)
-    leaves = [found.look.x.get(port, value) for port, value in places]
-    return tuple(call.arguments.filled(leaves[len(call.constants) :])[0])
-
-
-def learn(
-    graph: Graph,
-    rule: Rule,
-    vertices: Vertices,
-    leaves: Sequence[Any],
-    clamp: Clamp,
-    memory: Any = None,
-    record: Sequence[str] = (),
-) -> Learned:
-    """What a rule learns over time from what holds the network."""
-    shown = with_vertices(graph, vertices, unrolled=keeps_step(rule))
-    check_settles(rule, shown, clamp)
-    if rule.keeps_time:
-        check_no_memory(rule, memory)
-        levelled = checked(level_graph(shown))
-        end = run_dynamics(levelled.graph, rule.schedule(levelled), leaves, clamp)
-        return Learned(end.outputs, end.gradients, None)
-    found = relax(rule, relaxed_graph(rule, shown), leaves, clamp, record, memory=memory)
-    notice(rule, found.descent)
-    return Learned(found.outputs, found.gradients, found)
-
-
 def check_settles(rule: Rule, graph: Graph, clamp: Clamp) -> None:
     """What is free or held needs a rule whose value nodes settle."""
-    asked = [
-        name
-        for name, given in (("free", graph.free), ("hold", clamp.hold), ("prior", clamp.prior))
-        if given
-    ]
+    alone = len(graph.free) > len(graph.ties)
+    said = {"free": alone, "tie": graph.ties, "hold": clamp.hold, "prior": clamp.prior}
+    asked = [name for name, given in said.items() if given]
     if asked and not (rule.relaxes and rule.settles):
         name = type(rule).__name__
         raise complain(
             ValueError,
-            f"{name} cannot heed {' and '.join(asked)}: its value nodes do not settle.",
+            f"{name} can do nothing about {' and '.join(asked)}: its value nodes do not settle.",
             remedy="Use a rule whose value nodes do, such as rule=dendrax.IL().",
         )
-    if graph.ties and keeps_step(rule):
-        refuse_cycle(graph)
-
-
-def first_memory(graph: Graph, rule: Rule, vertices: Vertices, leaves: Sequence[Any]) -> Any:
-    """What a rule remembers before it has moved: the memory with which nothing begins otherwise."""
-    shown = with_vertices(graph, vertices, unrolled=keeps_step(rule))
-    net = network_of(rule, relaxed_graph(rule, shown), leaves, Pull([1.0]))
-    return rule.memory(net, rule.start(net))
 
 
 def keeps_step(rule: Rule) -> bool:
@@ -380,107 +279,21 @@ def _records(graph: Graph, records: Mapping[str, Any], num_steps: Any) -> dict[s
     }
 
 
-def _run_as_wave(graph: Graph, rule: Rule, leaves: Sequence[Any], clamp: Clamp) -> Result:
+def by_wave(
+    graph: Graph, rule: Rule, leaves: Sequence[Any], clamp: Clamp
+) -> tuple[list[Any], list[Any]]:
+    """The outputs, and the errors at the leaves, by one pass."""
     operations = operations_of(graph)
     if operations is graph:
         operations = contract_graph(graph)[0]
     outputs, tape = record_graph(operations, leaves, rule.local)
-    found = send_back(tape, [clamp.error(o, mu) for o, mu in enumerate(outputs)])
+    return outputs, send_back(tape, [clamp.error(o, mu) for o, mu in enumerate(outputs)])
+
+
+def _run_as_wave(graph: Graph, rule: Rule, leaves: Sequence[Any], clamp: Clamp) -> Result:
+    outputs, found = by_wave(graph, rule, leaves, clamp)
     output = jax.tree.unflatten(graph.call.out_tree, outputs)
     return Result(output, graph.call.gradient(found), rule=rule, graph=graph)
-
-
-def flat_target(graph: Graph, target: Any) -> list[Any] | None:
-    """The leaves of a target, which is a tree like the function's result; ``None`` at a place says
-    that this output has none."""
-    if target is None:
-        return None
-    leaves, tree = jax.tree.flatten(target)
-    expected = graph.call.out_tree
-    if tree == expected:
-        return leaves
-    leaves, tree = jax.tree.flatten(target, is_leaf=lambda part: part is None)
-    if tree != expected:
-        raise complain(
-            ValueError,
-            f"the target's tree {tree} is not that of the function's result {expected}.",
-        )
-    return leaves
-
-
-def clamp_for(
-    graph: Graph,
-    target: Sequence[Any] | None,
-    mask: Any = None,
-    *,
-    hold: Mapping[str, Any] | None = None,
-    prior: Any = None,
-    otherwise: type[Clamp] = Free,
-) -> Clamp:
-    """A target holds the outputs, where the mask is true; a scalar loss pulls with an error of 1;
-    else nothing does."""
-    avals = [graph[port.vertex].outputs[port.output] for port in graph.outputs]
-    given = {"hold": _checked_hold(hold), "prior": prior}
-    if target is not None:
-        targets = [_as_target(y, aval) for y, aval in zip(target, avals, strict=True)]
-        for o in graph.ties.values():
-            if targets[o] is not None:
-                raise complain(
-                    ValueError,
-                    "an output has a target and is tied to an argument, too.",
-                    remedy="Hold the argument: hold={'its name': (value, mask)}.",
-                )
-        if mask is None:
-            return Hold(targets, **given)
-        masked = _with_masks(graph, targets, mask)
-        return Hold([b and b.value for b in masked], [b and b.mask for b in masked], **given)
-    if mask is not None:
-        raise complain(ValueError, "there is a mask, but no target that it is for.")
-    is_loss = len(avals) == 1 and avals[0].shape == () and not graph.ties
-    if is_loss and jnp.issubdtype(avals[0].dtype, jnp.floating):
-        return Pull([1.0], **given)
-    return otherwise(**given)
-
-
-def _checked_hold(hold: Any) -> Mapping[str, Any]:
-    if hold is None:
-        return {}
-    if not isinstance(hold, Mapping):
-        raise complain(
-            TypeError,
-            f"hold must be a dictionary, got {type(hold).__name__}.",
-            remedy="Write hold={'name of a vertex': value}, or (value, mask) to hold a part.",
-        )
-    return hold
-
-
-def _with_masks(graph: Graph, targets: Sequence[Any], mask: Any) -> list[Bound | None]:
-    """What each output is held at, and where."""
-    masks = jax.tree.leaves(mask, is_leaf=lambda part: part is None)
-    if len(masks) != len(targets):
-        raise complain(
-            ValueError,
-            f"there are {len(masks)} masks for {len(targets)} outputs.",
-            remedy="Give a mask of the form of the target.",
-        )
-    found: list[Bound | None] = []
-    for at, target, own in zip(graph.outputs, targets, masks, strict=True):
-        aval = graph[at.vertex].outputs[at.output]
-        found.append(None if target is None else bound_of("the output", (target, own), aval))
-    return found
-
-
-def _as_target(y: Any, aval: Any) -> Any:
-    if y is None:
-        return None
-    y = jnp.asarray(y, aval.dtype)
-    if y.shape != aval.shape:
-        raise complain(
-            ValueError,
-            f"the target has shape {y.shape}, but the function returns shape {aval.shape}.",
-            remedy="Give a target for each output, of the same shape.",
-        )
-    return y
 
 
 def as_flat(graph: Graph | LevelledGraph) -> Graph:

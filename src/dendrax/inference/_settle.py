@@ -6,7 +6,7 @@ parameters learn from the last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,11 +15,11 @@ import jax.numpy as jnp
 from dendrax import _compat
 from dendrax.graph import Graph, Port
 from dendrax.inference._clamp import Clamp
-from dendrax.inference._descent import Descent, Watch, from_ends
-from dendrax.inference._energies import energies_of, output_energies_of, priors_of
+from dendrax.inference._descent import Descent, EnergyWatch, from_ends
+from dendrax.inference._energies import check_mask, energies_of, output_energies_of, priors_of
 from dendrax.inference._evaluate import Cuts, Values, evaluate
-from dendrax.inference._held import Held
-from dendrax.inference._hold import bound_by, started
+from dendrax.inference._held import Held, HeldValue
+from dendrax.inference._hold import resolved_holds, started
 from dendrax.inference._network import Look, Network, View, quantities, view_of
 from dendrax.inference._rule import Rule
 from dendrax.inference._trust import (
@@ -45,32 +45,43 @@ def network_of(
     leaves: Sequence[Any],
     clamp: Clamp,
     view: View | None = None,
-    start: Mapping[str, Any] | None = None,
+    start: Any = None,
 ) -> Network:
     """The network that a rule runs on, at the forward pass, or with value nodes at a ``start``."""
     view = view or view_of(graph, clamped=clamp.holds())
-    energies, priors = priors_of(clamp.prior, view)
-    energies = {**energies_of(rule, view, priors=energies)}
-    clamp, bounds = bound_by(clamp, view)
+    prior_energies, prior_means = priors_of(clamp.prior, view)
+    energies = {**energies_of(rule, view, priors=prior_energies, is_mean=clamp.is_mean)}
+    clamp, bounds = resolved_holds(clamp, view)
     held = {port: Held(energies[port], bound) for port, bound in bounds.items()}
-    cuts = Cuts({port: held[port].bound for port in view.cuts if port in held}, _bound_value)
+    for port in held:
+        if bounds[port].mask is not None:
+            check_mask(energies[port], view.vertex(port).name, view.aval(port))
+    cuts = Cuts({port: bounds[port] for port in view.cuts if port in held}, _placed)
     places = dict(zip(map(Port, view.graph.leaves), leaves, strict=True))
     for port in view.free:
         places[port] = held[port].placed(places[port]) if port in held else places[port]
     forward = evaluate(view.graph, [*places.values()], cuts=cuts)
     values = {port: cuts.x.get(port, forward[port]) for port in view.nodes}
-    values.update(started(view, start or {}))
+    values.update(started(view, start))
     outputs = [forward[port] for port in view.graph.outputs]
     energies.update(held)
-    clamp = clamp.given(output_energies_of(rule, view))
+    clamp = clamp.given(output_energies_of(rule, view, clamp.held_outputs, clamp.masked_outputs))
     return Network(
-        view, [*places.values()], clamp, energies, rule.local, values, outputs, held, priors
+        view,
+        [*places.values()],
+        clamp,
+        energies,
+        rule.local,
+        values,
+        outputs,
+        held,
+        prior_means,
+        start is not None,
     )
 
 
-def _bound_value(mu: Array, bound: tuple[Array, Array]) -> Array:
-    value, mask = bound
-    return jnp.where(mask, value, mu)
+def _placed(mu: Array, held: HeldValue) -> Array:
+    return held.placed(mu)
 
 
 class Relaxed(NamedTuple):
@@ -102,7 +113,7 @@ def relax(
     *,
     memory: Any = None,
     watched: bool = False,
-    start: Mapping[str, Any] | None = None,
+    start: Any = None,
 ) -> Relaxed:
     """Relax the value nodes of a graph, then let the parameters learn."""
     net = network_of(rule, graph, leaves, clamp, start=start)
@@ -117,7 +128,7 @@ def relax(
     count = check_num_steps(rule, net)
     if record:
         check_records(jax.eval_shape(look, begin), count + 1, copies=2)  # with the last
-    watch = Watch(rule, net, begin) if watched and rule.descends else None
+    watch = EnergyWatch(rule, net, begin) if watched and rule.descends else None
     loop = _run_all if rule.tol is None else _run_until
     with running(rule, "step"):
         end, records, used, seen = loop(rule, net, begin, count, look, watch)
@@ -203,7 +214,7 @@ def settle(rule: Rule, net: Network, state: State) -> State:
 
 
 def _run_all(
-    rule: Rule, net: Network, start: State, num_steps: int, look: Note, watch: Watch | None
+    rule: Rule, net: Network, start: State, num_steps: int, look: Note, watch: EnergyWatch | None
 ) -> tuple[State, Any, Any, Any]:
     if not num_steps:
         return start, jax.tree.map(lambda now: now[None], look(start)), 0, _seen(watch)
@@ -215,7 +226,7 @@ def _run_all(
 
 
 def _run_until(
-    rule: Rule, net: Network, start: State, num_steps: int, look: Note, watch: Watch | None
+    rule: Rule, net: Network, start: State, num_steps: int, look: Note, watch: EnergyWatch | None
 ) -> tuple[State, Any, Array, Any]:
     """Stop as soon as the rule is done. Records wait in full-length buffers."""
     body, begin = _body(rule, net, start, look, watch)
@@ -243,12 +254,12 @@ def _run_until(
     return end, _last_repeated(write(buffers, used, look(end)), used), used, seen
 
 
-def _seen(watch: Watch | None) -> Any:
+def _seen(watch: EnergyWatch | None) -> Any:
     return () if watch is None else watch.seen
 
 
 def _body(
-    rule: Rule, net: Network, start: State, look: Note, watch: Watch | None
+    rule: Rule, net: Network, start: State, look: Note, watch: EnergyWatch | None
 ) -> tuple[Callable[..., Any], tuple[State, Array, Any]]:
     """One turn of the loop: ``(state, t, seen) -> the same one step later, record``."""
 

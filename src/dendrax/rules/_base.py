@@ -53,11 +53,11 @@ def check_num_steps(rule: str, num_steps: Any, remedy: str) -> None:
 
 
 def shown(self: Any) -> str:
-    """A rule as Python writes it, without what few people set and nobody did."""
-    settings = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-    rare = {"energies": None, "on_divergence": "nan"}
-    told = [f"{n}={v!r}" for n, v in settings.items() if n not in rare or v != rare[n]]
-    return f"{type(self).__name__}({', '.join(told)})"
+    """A rule as Python writes it, ``energies`` and ``on_divergence`` only where they are set."""
+    rare = ("energies", "on_divergence")
+    pairs = [(field, getattr(self, field.name)) for field in dataclasses.fields(self)]
+    shown = [f"{f.name}={v!r}" for f, v in pairs if f.name not in rare or v != f.default]
+    return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def as_floats(rule: Any, *settings: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dendrax.graph import Vertex
-from dendrax.inference import check_batch, frozen_energies
+from dendrax.inference import check_batch, frozen_energies, said_by
 from dendrax.rules._base import check_positive
 from dendrax.support import ON_DIVERGENCE, complain, one_of
 
@@ -20,16 +20,14 @@ def check_energies(rule: Any) -> None:
     if not callable(rule.precision):
         remedy = "Larger than 1 brings IL nearer to backpropagation, smaller takes it further away."
         check_positive(f"{name}: precision", rule.precision, remedy)
-    if rule.energies is None and type(rule).energies is not None:
-        object.__delattr__(rule, "energies")  # a subclass has its own
-    elif rule.energies is not None:
-        if callable(rule.precision) or rule.precision != 1:
-            raise complain(
-                ValueError,
-                f"{name}: both precision and energies are given.",
-                remedy="A precision is short for energies: write energies=dendrax.Gaussian("
-                "precision), or leave energies out.",
-            )
+    if said_by(rule) is not None and (callable(rule.precision) or rule.precision != 1):
+        raise complain(
+            ValueError,
+            f"{name}: both precision and energies are given.",
+            remedy="A precision is short for energies: write energies=dendrax.Gaussian("
+            "precision), or leave energies out.",
+        )
+    if rule.energies is not None:
         object.__setattr__(rule, "energies", frozen_energies(name, rule.energies))
     check_batch(name, rule.batch)
     one_of(f"{name}: on_divergence", rule.on_divergence, ON_DIVERGENCE)

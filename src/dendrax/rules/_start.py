@@ -56,7 +56,7 @@ def check_init(rule: str, init: Any) -> None:
 def start_values(net: Network, init: Start | Init) -> Values:
     """The value nodes at their start."""
     begin = start_at(init)
-    if begin is None:
+    if begin is None or net.is_started:
         return net.values
     cuts = {port: begin(net.view.vertex(port), net.values[port]) for port in net.view.cuts}
     return {**net.values, **cuts}  # free arguments start where the user says

@@ -76,7 +76,7 @@ class ErrorPC(Rule):
         as_floats(self, "gamma", "precision", "tol")
 
     def start(self, net: Network, memory: object = None) -> Values:
-        return net.zeros()
+        return net.first_errors()
 
     def look(self, net: Network, state: Values) -> Look:
         return net.look_through(state)

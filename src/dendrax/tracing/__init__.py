@@ -22,13 +22,13 @@ from dendrax.tracing._call import as_pair as as_pair
 from dendrax.tracing._call import check_scalar as check_scalar
 from dendrax.tracing._call import flatten_results as flatten_results
 from dendrax.tracing._call import trace_call as trace_call
+from dendrax.tracing._call import trace_models as trace_models
 from dendrax.tracing._call import without_aux as without_aux
 from dendrax.tracing._flatten import Opens as Opens
 from dendrax.tracing._flatten import flatten as flatten
 from dendrax.tracing._flatten import flatten_body as flatten_body
 from dendrax.tracing._follow import FollowedValue as FollowedValue
 from dendrax.tracing._follow import Follower as Follower
-from dendrax.tracing._free import free_words as free_words
 from dendrax.tracing._mark import marks_inside as marks_inside
 from dendrax.tracing._mark import vertex as vertex
 from dendrax.tracing._open import fixed_trip_count as fixed_trip_count

@@ -15,7 +15,7 @@ import numpy as np
 from dendrax import _compat
 from dendrax.local import is_inexact
 from dendrax.support import complain, nobody_speaking
-from dendrax.tracing._free import positions_of, with_free
+from dendrax.tracing._free import positions_of, relaxing, with_free
 from dendrax.tracing._models import Opened, learning_leaves, open_arguments
 
 
@@ -31,7 +31,8 @@ class Arguments:
     """The flattened arguments of a call, and which of their leaves are traced.
 
     ``parameter``, ``free`` and ``traced`` are flags by leaf; what is a parameter or free is traced.
-    ``kwargs`` are handed on as they are, and so is an argument that is `_AsItIs`.
+    ``kwargs`` are handed on as they are, and so is an argument that is `_AsItIs`. ``ties`` say
+    which output predicts which of the free ones.
     """
 
     leaves: list[Any]
@@ -43,6 +44,7 @@ class Arguments:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     opened: Opened | None = None
     free: list[bool] = field(default_factory=list)
+    ties: Mapping[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.free.extend([False] * (len(self.leaves) - len(self.free)))
@@ -174,13 +176,15 @@ def flatten_arguments(
     argnums: Sequence[int],
     trace_data: bool,
     free: Any = (),
+    tie: Any = None,
 ) -> Arguments:
     """Flatten, name and sort out the arguments of a call.
 
     Without ``trace_data`` only what is differentiated, or free, is looked into.
     """
     titles = _argument_names(fun, len(args))
-    inside = {*argnums, *positions_of(free, titles)}
+    relaxes = relaxing(free, tie, titles)
+    inside = {*argnums, *positions_of(relaxes, titles)}
     given = tuple(a if trace_data or i in inside else _AsItIs(a) for i, a in enumerate(args))
     looked_into = dict(kwargs) if trace_data else {}
     paths, tree = jax.tree_util.tree_flatten_with_path((given, looked_into))
@@ -196,7 +200,7 @@ def flatten_arguments(
     leaves = [leaf for _, leaf in paths]
     rest = {} if trace_data else kwargs
     found = Arguments(leaves, tree, names, positions, parameter, traced, rest)
-    return with_free(found, free, differentiated=True)
+    return with_free(found, relaxes, differentiated=True)
 
 
 def flatten_models(
@@ -204,6 +208,7 @@ def flatten_models(
     args: tuple[Any, ...],
     argnums: Any,
     free: Any = (),
+    tie: Any = None,
     *,
     must_learn: bool = True,
 ) -> Arguments:
@@ -216,7 +221,7 @@ def flatten_models(
     chosen = () if nothing else normalise_argnums(opened.argnums, len(opened.args))
     indices = (chosen,) if isinstance(chosen, int) else chosen
     titles = [*_argument_names(fun, len(args)), "state"]
-    positions_of(free, titles[:-1])  # complains of what is none
+    relaxes = relaxing(free, tie, titles[:-1])
     leaves, names, positions, parameter = [], [], [], []
     for i, argument in enumerate(opened.args):
         paths = jax.tree_util.tree_leaves_with_path(argument)
@@ -237,7 +242,7 @@ def flatten_models(
     tree = jax.tree.structure((opened.args, {}))
     opened = opened._replace(argnums=chosen)
     found = Arguments(leaves, tree, names, positions, parameter, traced, opened=opened)
-    return with_free(found, free, differentiated=False)
+    return with_free(found, relaxes, differentiated=False)
 
 
 def _is_array(leaf: Any) -> bool:

@@ -21,10 +21,11 @@ from dendrax import _compat
 from dendrax.graph import Graph
 from dendrax.local import is_inexact
 from dendrax.support import complain
-from dendrax.tracing._arguments import Arguments
-from dendrax.tracing._free import mark_free, ties_of
+from dendrax.tracing._arguments import Arguments, flatten_models
+from dendrax.tracing._free import mark_free
 from dendrax.tracing._open import open_graph
 from dendrax.tracing._stage import stage
+from dendrax.tracing._tie import ties_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +112,6 @@ def trace_call(
     argnums: int | tuple[int, ...],
     *,
     has_aux: bool = False,
-    tie: Any = None,
 ) -> tuple[Graph, Call]:
     """Trace a call. The graph's first outputs are the function's results, all of them roots."""
     results = Results()
@@ -142,9 +142,27 @@ def trace_call(
     roots = [True] * num_outputs + [False] * (len(jaxpr.jaxpr.outvars) - num_outputs)
     graph = open_graph(jaxpr, active, names, roots)
     graph = mark_free(graph, [False] * count + [free for _, _, free in traced])
-    ties = ties_of(tie, arguments, results.out_tree, graph)
+    ties = ties_of(arguments, results.out_tree, graph)
     call = Call(arguments, tuple(jaxpr.consts), results.out_tree, results.aux, argnums, ties)
     return graph, call
+
+
+def trace_models(
+    fun: Callable[..., Any],
+    args: tuple[Any, ...],
+    argnums: Any,
+    *,
+    has_aux: bool = False,
+    free: Any = (),
+    tie: Any = None,
+    must_learn: bool = True,
+) -> tuple[Graph, Call]:
+    """Trace a function of models as they are, all of whose arrays are traced; the graph knows its
+    call."""
+    arguments = flatten_models(fun, args, argnums, free, tie, must_learn=must_learn)
+    assert arguments.opened is not None
+    graph, call = trace_call(without_aux(fun, has_aux), arguments, arguments.opened.argnums)
+    return replace(graph, call=call), call
 
 
 def flatten_results(results: Any, has_aux: bool, notes: Results) -> tuple[list[Any], list[Any]]:

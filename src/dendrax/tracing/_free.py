@@ -1,54 +1,65 @@
-"""Free arguments: what relaxes together with the value nodes, and which output predicts it."""
+"""Free arguments: what relaxes together with the value nodes."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-
-import jax
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dendrax import _compat
 from dendrax.graph import Graph
 from dendrax.local import is_inexact
-from dendrax.support import complain, matching, nearest
+from dendrax.support import complain, counted, matching, nearest
 
 if TYPE_CHECKING:
     from dendrax.tracing._arguments import Arguments
 
 
-def free_words(free: Any) -> tuple[Any, ...]:
-    """What a user names as free, or tied: positions and names, one or several."""
-    if free is None:
-        return ()
-    is_one = isinstance(free, str) or not isinstance(free, (Sequence, Mapping))
-    return (free,) if is_one else tuple(free)
+Where = int | str | Callable[[Any], Any] | None
 
 
-def positions_of(free: Any, titles: Sequence[str]) -> list[int]:
-    """The arguments in which something is free."""
-    found: list[int] = []
-    for word in free_words(free):
-        if isinstance(word, str):
-            inside = [i for i, title in enumerate(titles) if _may_be_in(word, title)]
-            if not inside:
-                raise complain(
-                    ValueError,
-                    f"free={word!r} names no argument.{nearest(word, titles)}",
-                    remedy=f"The arguments are {', '.join(titles) or 'none'}.",
-                )
-            found += inside
-        else:
-            found.append(_position(word, len(titles)))
-    return found
+class Relaxing(NamedTuple):
+    """What a user names as free: ``words`` are positions, counted from 0, and names. ``ties`` are
+    those that an output predicts, and which."""
+
+    words: tuple[int | str, ...] = ()
+    ties: Mapping[int | str, Where] = {}
 
 
-def _may_be_in(word: str, title: str) -> bool:
-    return "*" in word or word == title or word.startswith((f"{title}[", f"{title}."))
+def relaxing(free: Any, tie: Any, titles: Sequence[str]) -> Relaxing:
+    """What is free, also because it is tied; ``titles`` are the names of the arguments."""
+    is_one = isinstance(free, str) or not isinstance(free, Sequence)
+    given = [free] if is_one and free is not None else free or []
+    words = [_resolved("free", word, titles) for word in given]
+    ties = {_resolved("tie", word, titles): where for word, where in _tied(tie).items()}
+    return Relaxing((*words, *ties), ties)
 
 
-def _position(word: Any, count: int) -> int:
+def _tied(tie: Any) -> Mapping[Any, Where]:
+    if tie is None:
+        return {}
+    if isinstance(tie, Mapping):
+        return tie
+    if isinstance(tie, (str, int)):
+        return {tie: None}
+    raise complain(
+        TypeError,
+        f"tie={tie!r} is neither an argument nor a dictionary.",
+        remedy='Write tie="h" if the whole result predicts h, or tie={"h": "key of the result"}.',
+    )
+
+
+def _resolved(setting: str, word: Any, titles: Sequence[str]) -> int | str:
+    """A word for an argument, or a part of one: checked, and positions counted from 0."""
+    if isinstance(word, str):
+        if not any(_may_be_in(word, title) for title in titles):
+            raise complain(
+                ValueError,
+                f"{setting}={word!r} names no argument.{nearest(word, titles)}",
+                remedy=f"The arguments are {', '.join(titles) or 'none'}.",
+            )
+        return word
     try:
         if isinstance(word, bool):
             raise TypeError
@@ -56,25 +67,41 @@ def _position(word: Any, count: int) -> int:
     except TypeError:
         raise complain(
             TypeError,
-            f"free={word!r} is neither a position nor a name.",
+            f"{setting}={word!r} is neither a position nor a name.",
             remedy="Count the arguments from 0 (free=1), or name them or a part of one "
             '(free="z", free="batch[\'image\']").',
         ) from None
-    if not -count <= position < count:
+    if not -len(titles) <= position < len(titles):
         raise complain(
-            ValueError, f"free={position}, but the function was called with {count} arguments."
+            ValueError,
+            f"{setting}={position}, but the function was called with "
+            f"{counted(len(titles), 'argument')}.",
+            remedy="Only positional arguments can be free.",
         )
-    return position % count
+    return position % len(titles)
 
 
-def with_free(arguments: Arguments, free: Any, *, differentiated: bool) -> Arguments:
+def _may_be_in(word: str, title: str) -> bool:
+    return "*" in word or word == title or word.startswith((f"{title}[", f"{title}."))
+
+
+def positions_of(relaxing: Relaxing, titles: Sequence[str]) -> set[int]:
+    """The arguments in which something is free."""
+    found = {word for word in relaxing.words if isinstance(word, int)}
+    names = [word for word in relaxing.words if isinstance(word, str)]
+    return found | {
+        i for i, title in enumerate(titles) if any(_may_be_in(word, title) for word in names)
+    }
+
+
+def with_free(arguments: Arguments, relaxing: Relaxing, *, differentiated: bool) -> Arguments:
     """The arguments, with the leaves marked that are free. These are no parameters: if parameters
     are ``differentiated``, that is a mistake."""
-    if not free_words(free):
+    if not relaxing.words:
         return arguments
     flags = [False] * len(arguments.leaves)
-    for word in free_words(free):
-        for k in _leaves_of(arguments, word):
+    for word in relaxing.words:
+        for k in leaves_of(arguments, word):
             flags[k] = True
     rows = zip(arguments.leaves, arguments.names, arguments.parameter, flags, strict=True)
     for leaf, name, parameter, flag in rows:
@@ -82,21 +109,19 @@ def with_free(arguments: Arguments, free: Any, *, differentiated: bool) -> Argum
             _check_free(leaf, name, parameter and differentiated)
     learns = [old and not flag for old, flag in zip(arguments.parameter, flags, strict=True)]
     traced = [old or flag for old, flag in zip(arguments.traced, flags, strict=True)]
-    return replace(arguments, free=flags, traced=traced, parameter=learns)
+    return replace(arguments, free=flags, traced=traced, parameter=learns, ties=relaxing.ties)
 
 
-def _leaves_of(arguments: Arguments, word: Any) -> list[int]:
-    if not isinstance(word, str):
-        count = 1 + max((p for p in arguments.positions if p is not None), default=-1)
-        place = operator.index(word)
-        place = place if place >= 0 else place + count
-        return [k for k, position in enumerate(arguments.positions) if position == place]
+def leaves_of(arguments: Arguments, word: int | str) -> list[int]:
+    """The leaves that a word names."""
+    if isinstance(word, int):
+        return [k for k, position in enumerate(arguments.positions) if position == word]
     meant = set(matching(word, arguments.names))
     found = [k for k, name in enumerate(arguments.names) if name in meant]
     if not found:
         raise complain(
             ValueError,
-            f"free={word!r} names no part of an argument.{nearest(word, arguments.names)}",
+            f"{word!r} names no part of an argument.{nearest(word, arguments.names)}",
             remedy=f"There are: {', '.join(arguments.names[:8])}.",
         )
     return found
@@ -135,64 +160,3 @@ def mark_free(graph: Graph, flags: Sequence[bool]) -> Graph:
                     remedy="Leave it out of free, or use it in the function.",
                 )
     return replace(graph, vertices=tuple(vertices))
-
-
-# ---- ties ----------------------------------------------------------------------------------------
-
-Where = int | str | Callable[[Any], Any] | None
-
-
-def _pairs(tie: Any) -> Mapping[Any, Where]:
-    return tie if isinstance(tie, Mapping) else {tie: None}
-
-
-def ties_of(tie: Any, arguments: Arguments, out_tree: Any, graph: Graph) -> dict[int, int]:
-    """Which output predicts which leaf of the graph; both are counted."""
-    if tie is None:
-        return {}
-    offset = len(graph.leaves) - sum(arguments.traced)
-    place = {k: offset + sum(arguments.traced[:k]) for k in range(len(arguments.leaves))}
-    results = jax.tree.unflatten(out_tree, range(out_tree.num_leaves))
-    found: dict[int, int] = {}
-    for word, where in _pairs(tie).items():
-        leaves = _leaves_of(arguments, word)
-        outputs = jax.tree.leaves(_picked(results, where, word))
-        if len(leaves) != len(outputs):
-            raise complain(
-                ValueError,
-                f"tie={{{word!r}: ...}} has {len(leaves)} arrays in the argument and "
-                f"{len(outputs)} in the output.",
-                remedy="Tie an argument to an output of the same tree.",
-            )
-        for k, o in zip(leaves, outputs, strict=True):
-            _check_tie(graph, place[k], o)
-            found[place[k]] = o
-    return found
-
-
-def _picked(results: Any, where: Where, word: Any) -> Any:
-    if where is None:
-        return results
-    try:
-        return where(results) if callable(where) else results[where]
-    except (TypeError, KeyError, IndexError, AttributeError) as problem:
-        raise complain(
-            ValueError,
-            f"tie={{{word!r}: {where!r}}} finds nothing in the function's result: {problem}.",
-            remedy="Give the position or the key of a part of the result, or a function that "
-            "picks it: tie={'h': lambda result: result['h']}.",
-        ) from None
-
-
-def _check_tie(graph: Graph, leaf: int, o: Any) -> None:
-    if not isinstance(o, int) or not 0 <= o < len(graph.outputs):
-        raise complain(ValueError, f"a tie picks {o!r}, which is no part of the result.")
-    port, given = graph.outputs[o], graph[graph.leaves[leaf]]
-    aval = graph[port.vertex].outputs[port.output]
-    if (aval.shape, aval.dtype) != (given.shape, given.dtype):
-        raise complain(
-            ValueError,
-            f"{given.name} is tied to an output of type {aval.dtype} and shape {aval.shape}, but "
-            f"it has type {given.dtype} and shape {given.shape}.",
-            remedy="An output that predicts an argument has its type and shape.",
-        )

@@ -77,7 +77,7 @@ class Run:
         self._energy = jax.jit(self._energy_of) if _relaxes(task) else None
         self._waiting: deque[tuple[int, Numbers]] = deque()
         self._diverged: list[int] = []  # the updates since the last line of the journal
-        self._told = False
+        self._since, self._has_warned = 0, False
         self._asked, self._saved = False, 0
         self._clock = _Clock()
 
@@ -159,6 +159,7 @@ class Run:
             step, numbers = self._waiting.popleft()
             numbers = Numbers(*jax.device_get(tuple(numbers)))
             self._asked |= bool(numbers.stop)
+            self._since += 1
             if numbers.diverged > 0:
                 self._diverged.append(step + 1)
             if numbers.fine or self.settings.nonfinite == "allow":
@@ -184,7 +185,8 @@ class Run:
         line["loss"] = float(np.mean(losses)) if losses else math.nan
         if self._diverged:
             line["diverged"] = len(self._diverged)
-            self._tell_of_divergence(len(losses))
+            self._tell_of_divergence()
+        self._since = 0
         if evaluates:
             self.measures = self._evaluation()
             line |= self.measures
@@ -193,16 +195,16 @@ class Run:
         line |= {"seconds": self.progress.seconds, "updates_per_second": self._clock.rate}
         self.journal.add(line)
 
-    def _tell_of_divergence(self, count: int) -> None:
+    def _tell_of_divergence(self) -> None:
         """Once in a run: the journal has the rest."""
-        if self.is_writer and not self._told:
-            rule = self.task.rule
+        if self.is_writer and not self._has_warned:
+            rule, updates = self.task.rule, counted(self._since, "update")
             warn(
                 f"{type(rule).__name__}: inference diverged at update {self._diverged[0]}, and in "
-                f"{len(self._diverged)} of the last {counted(count, 'update')}: it ended with more "
-                f"energy than it began with. Try {rule.remedy()}."
+                f"{len(self._diverged)} of the last {updates}: it ended with more energy than it "
+                f"began with. Try {rule.remedy()}."
             )
-            self._told = True
+            self._has_warned = True
         self._diverged = []
 
     @property

@@ -50,7 +50,7 @@ def _learns(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
-class Left(NamedTuple):
+class AfterUpdate(NamedTuple):
     """What an update leaves: the rule's ``memory``, and 1 if inference ``diverged``."""
 
     memory: Any
@@ -95,7 +95,7 @@ class Task:
         )
         (loss, new_state, result), gradient = both(learned, state, batch, key)
         diverged = jnp.zeros(()) if result.diverged is None else result.diverged.astype(float)
-        return (loss, new_state, Left(result.memory, diverged)), gradient
+        return (loss, new_state, AfterUpdate(result.memory, diverged)), gradient
 
     def first_memory(self, learned: Any, state: Any, batch: Any, key: Any) -> Any:
         """What the rule remembers before the first update."""

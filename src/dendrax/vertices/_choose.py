@@ -83,7 +83,7 @@ def _marks(graph: Graph) -> set[Port]:
 
 def _only_marks(graph: Graph) -> set[Port]:
     marks = _marks(graph)
-    if not marks - set(graph.outputs):
+    if not marks - set(graph.outputs) and not graph.free:
         raise complain(
             ValueError,
             "vertices='marked', but no marked function lies between a parameter and the output, so "
