@@ -20,8 +20,8 @@ from dendrax import IL, ZIL, draw
 from dendrax.draw import _explore, _record
 from dendrax.draw._record import LOST, STEPS, decode, encode, joined
 from dendrax.graph._graph import Port
-from dendrax.inference._arrivals import arrivals
 from dendrax.inference import clamp_for
+from dendrax.inference._arrivals import arrivals
 from dendrax.models import problem
 from tests.sampling import every
 

@@ -70,10 +70,11 @@ class IL(Rule):
       Only a dictionary or a function speaks of outputs that a target holds, which else are
       Gaussian: `{"output": dendrax.Categorical()}`.
     - `on_divergence`: what `dendrax.value_and_grad` does when inference ends with more energy than
-      it began with. `"nan"`: outside of `jax.jit` a warning says so; and if it is ten times as
-      much, or not finite, the gradient is NaN, inside and outside. `"warn"` and `"raise"` speak
-      inside, too, by a call to the host (such programs start about 40 μs later, and JAX neither
-      caches nor exports them). `"ignore"`: nothing.
+      it began with. `"nan"`: outside of `jax.jit` a warning says so; and if inference has run
+      away, the gradient is NaN, inside and outside: if the energy is not finite, or has risen by
+      ten times what it was, and what errors of 1 everywhere would cost. `"warn"` and `"raise"`
+      speak inside, too, by a call to the host (such programs start about 40 μs later, and JAX
+      neither caches nor exports them). `"ignore"`: nothing.
 
     !!! example
 
