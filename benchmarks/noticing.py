@@ -4,7 +4,6 @@ not look (``on_divergence="ignore"``)."""
 import dataclasses
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
@@ -12,18 +11,10 @@ from rich.table import Table
 import dendrax
 from benchmarks import handwritten
 from benchmarks.handwritten import WORKLOADS
+from benchmarks.rules import Cost
 from benchmarks.timing import build, interleaved, with_progress
 
 RULES = {"IL, T = 20": dendrax.IL(20), "IL, T = 100": dendrax.IL(100), "ErrorPC": dendrax.ErrorPC()}
-
-
-@dataclass(frozen=True)
-class Cost:
-    """One rule on one workload: its time over that of the one that does not look."""
-
-    workload: str
-    rule: str
-    time_ratio: float
 
 
 def run(console: Console, workloads: Sequence[str], seconds: float) -> list[Cost]:
@@ -38,7 +29,8 @@ def measure(name: str, rule: str, seconds: float) -> Cost:
     silent = dataclasses.replace(RULES[rule], on_divergence="ignore")
     rules = (RULES[rule], silent)
     looks, blind = (build(dendrax.value_and_grad(loss, rule=r), arguments)[0] for r in rules)
-    return Cost(name, rule, interleaved(looks, blind, arguments, seconds)[0])
+    ratio, *_ = interleaved(looks, blind, arguments, seconds)
+    return Cost(name, rule, RULES[rule].num_steps, ratio)
 
 
 def table(costs: Sequence[Cost]) -> Table:

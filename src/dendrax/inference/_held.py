@@ -90,7 +90,9 @@ def held_value(what: str, given: Any, aval: Any) -> HeldValue:
     value = _spread(f"the value that holds {what}", jnp.asarray(value), aval.shape)
     if not jnp.can_cast(value.dtype, aval.dtype, "same_kind") and value.dtype != bool:
         raise complain(
-            TypeError, f"the value that holds {what} is {value.dtype}, and {what} {aval.dtype}."
+            TypeError,
+            f"the value that holds {what} is {value.dtype}, and {what} {aval.dtype}.",
+            remedy="Give a value of that type.",
         )
     value = value.astype(aval.dtype)
     if mask is None:

@@ -19,23 +19,23 @@ Array = Any
 def resolved_holds(clamp: Clamp, view: View) -> tuple[Clamp, dict[Port, HeldValue]]:
     """What holds the outputs, and what value nodes are held at."""
     outputs = _output_names(view)
-    bounds: dict[Port, HeldValue] = {}
-    held: dict[int, HeldValue] = {}
+    held_nodes: dict[Port, HeldValue] = {}
+    held_outputs: dict[int, HeldValue] = {}
     for pattern, given in clamp.hold.items():
         for name in meant_by("hold", pattern, {**view.names, **outputs}):
             if name in outputs:
-                held[outputs[name]] = _output_bound(name, given, clamp, view, outputs[name])
+                held_outputs[outputs[name]] = _held_output(name, given, clamp, view, outputs[name])
             else:
                 port = view.names[name]
-                bounds[port] = held_value(name, given, view.aval(port))
-                if port in view.free and bounds[port].mask is None:
+                held_nodes[port] = held_value(name, given, view.aval(port))
+                if port in view.free and held_nodes[port].mask is None:
                     raise complain(
                         ValueError,
                         f"{name} is both free and held.",
                         remedy="Leave it out of one of the two, or hold a part of it: hold={"
                         f"{name!r}: (value, mask)}}.",
                     )
-    return (_with_outputs(clamp, view, held) if held else clamp), bounds
+    return (_with_outputs(clamp, view, held_outputs) if held_outputs else clamp), held_nodes
 
 
 def _output_names(view: View) -> dict[str, int]:
@@ -44,7 +44,7 @@ def _output_names(view: View) -> dict[str, int]:
     return {view.shown[view.roots[p].vertex].name: o for o, p in places if p in view.roots}
 
 
-def _output_bound(name: str, given: Any, clamp: Clamp, view: View, o: int) -> HeldValue:
+def _held_output(name: str, given: Any, clamp: Clamp, view: View, o: int) -> HeldValue:
     is_target = isinstance(clamp, Hold) and clamp.targets[o] is not None
     if is_target or (not isinstance(clamp, Hold) and type(clamp) is not Clamp):
         what = "has a target" if is_target else "is a loss, or has a cotangent"
@@ -63,8 +63,8 @@ def _with_outputs(clamp: Clamp, view: View, held: Mapping[int, HeldValue]) -> Ho
     masks: list[Any] = (
         list(clamp.masks) if isinstance(clamp, Hold) and clamp.masks else [None] * count
     )
-    for o, bound in held.items():
-        targets[o], masks[o] = bound.value, bound.mask
+    for o, at in held.items():
+        targets[o], masks[o] = at.value, at.mask
     return Hold(targets, masks, hold=clamp.hold, prior=clamp.prior)
 
 

@@ -51,12 +51,12 @@ def network_of(
     view = view or view_of(graph, clamped=clamp.holds())
     prior_energies, prior_means = priors_of(clamp.prior, view)
     energies = {**energies_of(rule, view, priors=prior_energies, is_mean=clamp.is_mean)}
-    clamp, bounds = resolved_holds(clamp, view)
-    held = {port: Held(energies[port], bound) for port, bound in bounds.items()}
+    clamp, held_at = resolved_holds(clamp, view)
+    held = {port: Held(energies[port], at) for port, at in held_at.items()}
     for port in held:
-        if bounds[port].mask is not None:
+        if held_at[port].mask is not None:
             check_mask(energies[port], view.vertex(port).name, view.aval(port))
-    cuts = Cuts({port: bounds[port] for port in view.cuts if port in held}, _placed)
+    cuts = Cuts({port: held_at[port] for port in view.cuts if port in held}, _placed)
     places = dict(zip(map(Port, view.graph.leaves), leaves, strict=True))
     for port in view.free:
         places[port] = held[port].placed(places[port]) if port in held else places[port]
