@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import starmap
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ import jax.numpy as jnp
 from dendrax import _compat
 from dendrax._graphs import trace
 from dendrax._settings import check_rule
+from dendrax.certify._loops import mixed_steps
 from dendrax.graph import (
     Cone,
     Edge,
@@ -203,13 +205,25 @@ def audit(
     notes = [WAVE] if rule.is_wave and rule.keeps_time else []
     notes += [UNROLLED] if graph is not shown and not keeps_step(rule) else []
     found = _audit_rule(rule, graph, graph.call.leaves())
+    if graph is not shown and rule.relaxes and not keeps_step(rule):
+        mixed = mixed_steps(rule, shown, shown.call.leaves(), _some_clamp(shown))
+        found = replace(found, updates=(*found.updates, *starmap(_mixing, mixed.items())))
     return replace(found, note=" ".join(notes))
 
 
-def _audit_rule(rule: Rule, graph: Graph, leaves: Sequence[Any]) -> Audit:
+def _mixing(name: str, sources: Sequence[str]) -> Update:
+    """What is to say of a value node in a loop to which a rule brings other steps."""
+    far = tuple(f"other steps of {source}" for source in sources)
+    return Update(name, "value node", far, far)
+
+
+def _some_clamp(graph: Graph) -> Clamp:
     clamp = clamp_for(graph, None)
-    if not clamp.holds():
-        clamp = Hold([_zeros(graph, port) for port in graph.outputs])
+    return clamp if clamp.holds() else Hold([_zeros(graph, port) for port in graph.outputs])
+
+
+def _audit_rule(rule: Rule, graph: Graph, leaves: Sequence[Any]) -> Audit:
+    clamp = _some_clamp(graph)
     if rule.keeps_time:
         return _audit_dynamics(rule, graph, leaves, clamp)
     if rule.is_wave:

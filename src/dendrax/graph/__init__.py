@@ -27,8 +27,12 @@ from dendrax.graph._graph import with_unique_names as with_unique_names
 from dendrax.graph._level import LevelledGraph as LevelledGraph
 from dendrax.graph._level import contract_graph as contract_graph
 from dendrax.graph._level import level_graph as level_graph
+from dendrax.graph._live import EVERYWHERE as EVERYWHERE
+from dendrax.graph._live import Liveness as Liveness
+from dendrax.graph._live import liveness as liveness
 from dendrax.graph._quotient import Cone as Cone
 from dendrax.graph._quotient import Quotient as Quotient
+from dendrax.graph._quotient import asked_step as asked_step
 from dendrax.graph._quotient import moving_vertices as moving_vertices
 from dendrax.graph._quotient import operations_of as operations_of
 from dendrax.graph._quotient import quotient as quotient

@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from dendrax.graph._graph import Graph, Port, Vertex, with_unique_names
+from dendrax.graph._live import EVERYWHERE, Liveness
 from dendrax.graph._region import Scan, is_marked, is_stacked
 from dendrax.support import counted
 
 Path = tuple[int, ...]  # a vertex, or one inside the body of a vertex
 Loop = tuple[str, int]  # the name of a scan, and its length
 Masks = dict[Port, int]
-_STEP = re.compile(r"\[(\d+)\](?=/)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,29 +73,23 @@ class Quotient(Graph):
     - ``nodes_at``: of these the value nodes.
     - ``loops``: of a vertex that is stacked over time the loops around it, from the outermost: the
       name of each, and its length.
+    - ``liveness``: at which of their steps it is a value node, by port of the operations.
     """
 
     operations: Graph
     at: Mapping[Port, Port]
     nodes_at: Mapping[Port, Port]
     loops: Mapping[int, tuple[Loop, ...]]
+    liveness: Liveness = EVERYWHERE
 
     def step_of(self, name: str) -> tuple[Vertex, tuple[int | slice, ...]] | None:
         """The vertex that is stacked over time and the steps that a name like ``scan[3]/cell``
         asks for; ``None`` if it is no such name."""
-        asked = _STEP.findall(name)
-        plain = self._by_name.get(_STEP.sub("", name))
-        if plain is None or plain not in self.loops or not asked:
-            return None
-        parts, place = name.split("/"), []
-        for loop, length in self.loops[plain]:
-            part = parts[loop.count("/")]
-            found = _STEP.search(part + "/")
-            step = int(found.group(1)) if found else slice(None)
-            if isinstance(step, int) and step >= length:
-                raise KeyError(f"{loop} has {length} steps, there is no {name!r}")
-            place.append(step)
-        return self.vertices[plain], tuple(place)
+        for index, loops in self.loops.items():
+            place = asked_step(name, self.vertices[index].name, loops)
+            if place is not None:
+                return self.vertices[index], place
+        return None
 
     def one_step(self, v: Vertex) -> tuple[Graph, Vertex]:
         """Of a vertex that is stacked over time the operation of one step, and its graph."""
@@ -127,17 +121,35 @@ class Quotient(Graph):
         return f"reads {', '.join([*names, *more, *leaves])}  "
 
 
+def asked_step(asked: str, name: str, loops: Sequence[Loop]) -> tuple[int | slice, ...] | None:
+    """Which steps a name like ``scan[3]/cell`` asks for, of the vertex ``scan/cell`` in loops;
+    ``None`` if it is no such name."""
+    rest, form = name, ""
+    for loop, _ in reversed(loops):
+        form, rest = r"(?:\[(\d+)\])?" + re.escape(rest.removeprefix(loop)) + form, loop
+    found = re.fullmatch(re.escape(rest) + form, asked)
+    if found is None or not any(found.groups()):
+        return None
+    place = []
+    for (loop, length), step in zip(loops, found.groups(), strict=True):
+        if step is not None and int(step) >= length:
+            raise KeyError(f"{loop} has {length} steps, there is no {asked!r}")
+        place.append(slice(None) if step is None else int(step))
+    return tuple(place)
+
+
 def operations_of(graph: Graph) -> Graph:
     """The graph of the operations behind a graph."""
     return graph.operations if isinstance(graph, Quotient) else graph
 
 
-def quotient(graph: Graph, nodes: Sequence[Port]) -> Quotient:
+def quotient(graph: Graph, nodes: Sequence[Port], where: Liveness = EVERYWHERE) -> Quotient:
     """The graph of the value nodes, which are ``nodes`` of a graph of operations.
 
-    A node inside a `scan` is named by the port at which the scan hands it out, stacked.
+    A node inside a `scan` is named by the port at which the scan hands it out, stacked; ``where``
+    says at which steps it is one.
     """
-    return _Grouping(graph, nodes).build()
+    return replace(_Grouping(graph, nodes).build(), liveness=where)
 
 
 class _Grouping:
@@ -297,7 +309,10 @@ def _through_scan(v: Vertex, inputs: Sequence[int], bits: Masks, *, told: bool) 
         masks = grown
         swept = _sweep(region.body, masks, own, told=told)
     results = region.body.outputs[: region.num_results]
-    return [*(swept.seen[port] for port in results), *map(one_step.made.__getitem__, region.cuts)]
+    inside = functools.reduce(int.__or__, own.values(), 0)
+    # What a later step reads of the loop itself, at the step before, is no edge.
+    made = [one_step.made[cut] | (swept.made[cut] & ~inside) for cut in region.cuts]
+    return [*(swept.seen[port] for port in results), *made]
 
 
 def _places(mask: int) -> Iterator[int]:

@@ -219,12 +219,17 @@ class Dynamics:
                 mu.update((Port(v.index, o), value) for o, value in enumerate(outputs))
             return [mu[port] for port in self.errors]
 
-        seen = [
-            line_x[edge][-1] if edge in line_x else x.get(edge.source, self.forward[edge.source])
-            for edge in self.reads
-        ]
         carrying = set(self.graph.edges)
-        predictions, tape = record(function, seen, [edge in carrying for edge in self.reads], exact)
+
+        def seen(edge: Edge) -> Array:
+            if edge in line_x:
+                return line_x[edge][-1]
+            # What is read without an error in return has no delay, and no moment to be read at.
+            moving = x if edge in carrying else self.forward
+            return moving.get(edge.source, self.forward[edge.source])
+
+        active = [edge in carrying for edge in self.reads]
+        predictions, tape = record(function, list(map(seen, self.reads)), active, exact)
         return dict(zip(self.errors, predictions, strict=True)), tape
 
     def _error_now(self, port: Port, carried: Array, mu: Array, before: Array) -> Array:

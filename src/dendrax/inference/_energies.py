@@ -21,6 +21,7 @@ from dendrax.inference._energy import (
 )
 from dendrax.inference._held import held_value, meant_by
 from dendrax.inference._network import View
+from dendrax.inference._steps import OverSteps
 from dendrax.support import complain
 
 # One for all value nodes, or by name, or by vertex. A function `(mu, x) -> energy` is an energy.
@@ -119,8 +120,24 @@ def energies_of(
         vertex = view.vertex(port)
         alone = port in view.free and port not in view.ties
         chosen[port] = known.get(port, Unpredicted()) if alone else choice(vertex)
-        check_energy(chosen[port], vertex, view.aval(port))
-    return over_samples(rule, view, chosen, pieces) if is_mean else chosen
+        check_energy(chosen[port], vertex, _own_aval(chosen[port], view, port))
+    found = over_samples(rule, view, chosen, pieces) if is_mean else chosen
+    return {port: _by_step(energy, view, port) for port, energy in found.items()}
+
+
+def _own_aval(energy: Energy, view: View, port: Port) -> Any:
+    """The type of what an energy is of: one step of a node in a loop. A Gaussian is of each neuron,
+    so that its precision may be of all steps together."""
+    aval = view.aval(port)
+    shape = aval.shape if isinstance(energy, Gaussian) else aval.shape[len(view.loops(port)) :]
+    return jax.ShapeDtypeStruct(shape, aval.dtype)
+
+
+def _by_step(energy: Energy, view: View, port: Port) -> Energy:
+    loops = len(view.loops(port))
+    if not loops or isinstance(energy, Gaussian):
+        return energy
+    return OverSteps(energy, loops, view.liveness.live.get(port))
 
 
 def output_energies_of(
@@ -214,7 +231,7 @@ def check_energy(energy: Energy, vertex: Vertex, aval: Any) -> None:
 
 def check_mask(energy: Energy, name: str, aval: Any) -> None:
     """An energy of which a mask is to leave out a part has parts."""
-    if energy.of_error or jax.eval_shape(energy.energy, aval, aval).shape:
+    if energy.of_error or jax.eval_shape(energy.energy, aval, aval).shape == aval.shape:
         return
     raise complain(
         ValueError,

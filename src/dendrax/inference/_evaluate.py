@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dendrax.graph import Graph, Port, Scan, Vertex, identity, is_stacked
+from dendrax.graph import EVERYWHERE, Graph, Liveness, Port, Scan, Vertex, identity, is_stacked
 
 Array = Any
 Values = dict[Port, Array]
@@ -24,11 +24,17 @@ class Cuts:
     """What the users of value nodes read in place of predictions.
 
     Enters: ``given`` by node. Leaves: the predictions ``mu``, and what users read, ``x``: what is
-    given, or a function ``value`` of the prediction and that.
+    given, or a function ``value`` of the prediction and that. Where a node is not ``live``, they
+    read the prediction.
     """
 
-    def __init__(self, given: Mapping[Port, Array], value: Value | None = None):
-        self.given, self.value = given, value
+    def __init__(
+        self,
+        given: Mapping[Port, Array],
+        value: Value | None = None,
+        live: Liveness = EVERYWHERE,
+    ):
+        self.given, self.value, self.live = given, value, live
         self.mu: Values = {}
         self.x: Values = {}
 
@@ -38,8 +44,18 @@ class Cuts:
             return mu
         given = self.given[port]
         self.mu[port] = mu
-        self.x[port] = given if self.value is None else self.value(mu, given)
+        x = given if self.value is None else self.value(mu, given)
+        mask = self.live.live.get(port)
+        self.x[port] = x if mu is None or mask is None else where_live(mask, x, mu)
         return self.x[port]
+
+
+def where_live(mask: Any, x: Array, otherwise: Array) -> Array:
+    """A value where a mask says so, which has only the first axes of it."""
+    mask = jnp.asarray(mask)
+    if mask.ndim:
+        mask = jax.lax.broadcast_in_dim(mask, jnp.shape(x), range(mask.ndim))
+    return jax.lax.select(mask, x, otherwise)
 
 
 def evaluate(
@@ -65,8 +81,7 @@ def evaluate(
 def _run(v: Vertex, inputs: list[Any], hand_on: Callable[[Any], Any], cuts: Cuts) -> Sequence[Any]:
     if is_stacked(v):
         assert isinstance(v.function, Scan)
-        given = [cuts.given.get(port) for port in v.function.stacks(v)]
-        return _Loop(v.function, inputs, given, cuts.value).run()
+        return _Loop(v, v.function, inputs, cuts).run()
     if any(value is None for value in inputs):
         return [None] * len(v.outputs)
     assert v.function is not None
@@ -74,27 +89,35 @@ def _run(v: Vertex, inputs: list[Any], hand_on: Callable[[Any], Any], cuts: Cuts
 
 
 class _Loop:
-    """A scan with value nodes inside: ``given`` are their stacks, or ``None``."""
+    """A scan with value nodes inside: ``given`` are their stacks, or ``None``, and ``live`` are the
+    steps at which each is live, or ``None`` for all."""
 
-    def __init__(self, region: Scan, inputs: Sequence[Any], given: list[Any], value: Value | None):
-        self.region, self.given, self.value = region, given, value
+    def __init__(self, v: Vertex, region: Scan, inputs: Sequence[Any], cuts: Cuts):
+        self.region, self.value = region, cuts.value
+        self.must_wait = v.index in cuts.live.in_turn
+        self.given = [cuts.given.get(port) for port in region.stacks(v)]
+        self.live = [cuts.live.live.get(port) for port in region.stacks(v)]
         consts, self.init, self.xs = region.split(inputs)
         self.consts = [*region.constants, *consts]
         self.options = {"length": region.length, "reverse": region.reverse}
 
     def run(self) -> list[Any]:
         """The results, then the predictions of the value nodes (where none is given: values)."""
-        if all(x is not None for x in self.given) and self.value is None:
+        is_given = any(x is not None for x in self.given)
+        if is_given and self.value is None and not self.must_wait:
             found = self.side_by_side()
             if found is not None:
                 return found
         return self.in_turn()
 
-    def step(self, carry: Sequence[Any], x: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+    def step(self, carry: Sequence[Any], x: Sequence[Any], nodes: Any) -> list[Any]:
         """What the body makes of one time step."""
         body, cuts = self.region.body, self.region.cuts
-        pairs = zip(cuts, given, strict=True)
-        at = Cuts({port: here for port, here in pairs if here is not None}, self.value)
+        given, live = (
+            {port: here for port, here in zip(cuts, part, strict=True) if here is not None}
+            for part in nodes
+        )
+        at = Cuts(given, self.value, Liveness(live, self._inner_loops()))
         env = evaluate(body, [*self.consts, *carry, *x], cuts=at)
         results = [env[port] for port in body.outputs[: self.region.num_results]]
         return [*results, *(at.mu.get(port, env[port]) for port in cuts)]
@@ -109,8 +132,18 @@ class _Loop:
             found = self.step(carry, *slices)
             return found[:count], found[count:]
 
-        carry, stacks = jax.lax.scan(step, self.init, (self.xs, self.given), **self.options)
+        slices = (self.xs, self._nodes())
+        carry, stacks = jax.lax.scan(step, self.init, slices, **self.options)
         return [*carry, *stacks]
+
+    def _nodes(self) -> tuple[list[Any], list[Any]]:
+        """The value nodes, and where they are live, to be taken apart by step."""
+        return self.given, jax.tree.map(jnp.asarray, self.live)
+
+    def _inner_loops(self) -> frozenset[int]:
+        """The loops inside that must run in turn: all, if this one must."""
+        body = self.region.body if self.must_wait else ()
+        return frozenset(v.index for v in body if is_stacked(v))
 
     def side_by_side(self) -> list[Any] | None:
         """All steps at once, if what carries errors from step to step is all held by value nodes.
@@ -118,27 +151,29 @@ class _Loop:
         What a step hands on is found first, as far as it is made of what is known.
         """
         region = self.region
-        known: dict[int, tuple[Any, Any]] = {}  # by carry: what each step reads, and the end
+        known: dict[int, tuple[Any, Any]] = {}  # by carry: what each step reads; the end of a count
         while len(known) < region.num_carry:
             found = self._at_once(known)
             fresh = [k for k in range(region.num_carry) if k not in known and found[k] is not None]
-            known.update((k, self._shifted(self.init[k], found[k])) for k in fresh)
+            known.update((k, (self._shifted(self.init[k], found[k]), None)) for k in fresh)
             if not fresh and not self._count(known):
                 return None
-        carried = [known[k][1] for k in range(region.num_carry)]
-        return [*carried, *self._at_once(known)[region.num_carry :]]
+        found = self._at_once(known)
+        last = 0 if region.reverse else -1
+        ends = [known[k][1] for k in range(region.num_carry)]
+        carried = [found[k][last] if end is None else end for k, end in enumerate(ends)]
+        return [*carried, *found[region.num_carry :]]
 
     def _at_once(self, known: Mapping[int, tuple[Any, Any]]) -> list[Any]:
         carry = [known[k][0] if k in known else None for k in range(self.region.num_carry)]
-        return jax.vmap(self.step)(carry, self.xs, self.given)
+        return jax.vmap(self.step)(carry, self.xs, self._nodes())
 
-    def _shifted(self, init: Any, after: Any) -> tuple[Any, Any]:
-        """What each step reads, if these are the values ``after`` each; and the last of them."""
+    def _shifted(self, init: Any, after: Any) -> Any:
+        """What each step reads, if these are the values ``after`` each."""
         if init is None:
-            return None, after[0 if self.region.reverse else -1]
-        if self.region.reverse:
-            return jnp.concatenate([after[1:], init[None]]), after[0]
-        return jnp.concatenate([init[None], after[:-1]]), after[-1]
+            return None
+        parts = [after[1:], init[None]] if self.region.reverse else [init[None], after[:-1]]
+        return jnp.concatenate(parts)
 
     def _count(self, known: dict[int, tuple[Any, Any]]) -> bool:
         """Find what no error passes through (a counter, a key) one step after the other."""
@@ -150,16 +185,16 @@ class _Loop:
             return False
 
         def step(changing: list[Any], slices: Any) -> tuple[list[Any], list[Any]]:
-            before, x, given = slices
+            before, x, nodes = slices
             carry = [before.get(k) for k in range(self.region.num_carry)]
             for k, value in zip(rest, changing, strict=True):
                 carry[k] = value
-            found = self.step(carry, x, given)
+            found = self.step(carry, x, nodes)
             return [found[k] for k in rest], changing
 
         before = {k: stack for k, (stack, _) in known.items()}
         init = [self.init[k] for k in rest]
-        slices = (before, self.xs, self.given)
+        slices = (before, self.xs, self._nodes())
         ends, stacks = jax.lax.scan(step, init, slices, **self.options)
         known.update(zip(rest, zip(stacks, ends, strict=True), strict=True))
         return True

@@ -28,6 +28,12 @@ class HeldValue:
         """``x`` where nothing holds it."""
         return self.value if self.mask is None else jnp.where(self.mask, self.value, x)
 
+    def joined(self, other: HeldValue) -> HeldValue:
+        """What holds it where either of the two does; this one comes first."""
+        if self.mask is None or other.mask is None:
+            return HeldValue(self.placed(other.value), None)
+        return HeldValue(self.placed(other.value), self.mask | other.mask)
+
     def apart(self, x: Array) -> Array:
         """``x`` where nothing holds it, zeros where something does."""
         return jnp.zeros_like(x) if self.mask is None else jnp.where(self.mask, 0, x)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from dendrax.graph import Port
@@ -22,6 +23,12 @@ def resolved_holds(clamp: Clamp, view: View) -> tuple[Clamp, dict[Port, HeldValu
     held_nodes: dict[Port, HeldValue] = {}
     held_outputs: dict[int, HeldValue] = {}
     for pattern, given in clamp.hold.items():
+        step = view.step(pattern) if isinstance(pattern, str) else None
+        if step is not None:
+            port, place = step
+            at = _of_step(view, port, place, pattern, given)
+            held_nodes[port] = at.joined(held_nodes[port]) if port in held_nodes else at
+            continue
         for name in meant_by("hold", pattern, {**view.names, **outputs}):
             if name in outputs:
                 held_outputs[outputs[name]] = _held_output(name, given, clamp, view, outputs[name])
@@ -36,6 +43,18 @@ def resolved_holds(clamp: Clamp, view: View) -> tuple[Clamp, dict[Port, HeldValu
                         f"{name!r}: (value, mask)}}.",
                     )
     return (_with_outputs(clamp, view, held_outputs) if held_outputs else clamp), held_nodes
+
+
+def _of_step(
+    view: View, port: Port, place: tuple[int | slice, ...], name: str, given: Any
+) -> HeldValue:
+    """What holds one step of a value node that is stacked over time."""
+    aval = view.aval(port)
+    nowhere = jnp.zeros(aval.shape, bool)
+    one = jax.eval_shape(lambda x: x[place], jax.ShapeDtypeStruct(aval.shape, aval.dtype))
+    at = held_value(name, given, one)
+    mask = nowhere.at[place].set(True if at.mask is None else at.mask)
+    return HeldValue(jnp.zeros(aval.shape, aval.dtype).at[place].set(at.value), mask)
 
 
 def _output_names(view: View) -> dict[str, int]:

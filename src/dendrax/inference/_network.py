@@ -33,11 +33,21 @@ import jax
 import jax.numpy as jnp
 
 from dendrax._compat import aval_of, zeros
-from dendrax.graph import Graph, Port, Quotient, Vertex, level_graph, operations_of
+from dendrax.graph import (
+    EVERYWHERE,
+    Graph,
+    Liveness,
+    Port,
+    Quotient,
+    Vertex,
+    asked_step,
+    level_graph,
+    operations_of,
+)
 from dendrax.inference._clamp import Clamp
 from dendrax.inference._energy import Energy, sum_of, total
 from dendrax.inference._equations import add_messages, prediction_error, summaries
-from dendrax.inference._evaluate import Cuts, Values, evaluate
+from dendrax.inference._evaluate import Cuts, Values, evaluate, where_live
 from dendrax.inference._given import check_parameters, check_values
 from dendrax.inference._held import Held
 from dendrax.local import is_inexact
@@ -79,6 +89,16 @@ class View:
             found[name if counts[vertex] == 1 else f"{name}[{output}]"] = port
         return found
 
+    def step(self, asked: str) -> tuple[Port, tuple[int | slice, ...]] | None:
+        """The value node in a loop, and which steps of it a name like ``scan[3]/cell`` means."""
+        loops = self.shown.loops if isinstance(self.shown, Quotient) else {}
+        for name, port in self.names.items():
+            around = loops.get(self.nodes[port].vertex)
+            place = asked_step(asked, name, around) if around else None
+            if place is not None:
+                return port, place
+        return None
+
     def vertex(self, node: Port) -> Vertex:
         """The vertex of a value node as the user sees it."""
         return self.shown[self.nodes[node].vertex]
@@ -96,6 +116,11 @@ class View:
         """The lengths of the loops over which a value node is stacked: its first axes."""
         around = self.shown.loops if isinstance(self.shown, Quotient) else {}
         return tuple(length for _, length in around.get(self.nodes[node].vertex, ()))
+
+    @property
+    def liveness(self) -> Liveness:
+        """At which steps of a loop the value nodes in it are some."""
+        return self.shown.liveness if isinstance(self.shown, Quotient) else EVERYWHERE
 
     @functools.cached_property
     def level_of(self) -> Mapping[int, int]:
@@ -157,6 +182,7 @@ class Network:
     - ``held``: what holds some of them at a value, wholly or in part.
     - ``is_started``: whether somebody has put value nodes elsewhere than at the forward pass.
     - ``prior_means``: the predictions of free arguments that have a prior.
+    - ``resting``: the forward pass of the nodes in loops that are not live at all steps.
     - ``look(x)``: predictions, errors, messages and energies with the value nodes at ``x``.
     """
 
@@ -170,6 +196,7 @@ class Network:
     held: Mapping[Port, Held] = field(default_factory=dict)
     prior_means: Values = field(default_factory=dict)
     is_started: bool = False
+    resting: Values = field(default_factory=dict)
     _known: dict[str, Any] = field(default_factory=dict)
 
     @functools.cached_property
@@ -258,7 +285,8 @@ class Network:
 
         def function(*inputs: Any) -> list[Any]:
             x = dict(zip(nodes, inputs[len(leaves) :], strict=True))
-            cuts = Cuts(self._bound(x), _away) if through else Cuts(x)
+            where = self.view.liveness
+            cuts = Cuts(self._bound(x), _away, where) if through else Cuts(x, live=where)
             env = evaluate(graph, inputs[: len(leaves)], cuts=cuts)
             outputs = [env[port] for port in graph.outputs]
             return [*outputs, *map(cuts.mu.__getitem__, nodes), *map(cuts.x.__getitem__, nodes)]
@@ -276,8 +304,11 @@ class Network:
         return Look(self, x, mu, results[:first], tape)
 
     def placed(self, port: Port, x: Array) -> Array:
-        """The value of a value node, where nothing else holds it."""
-        return self.held[port].placed(x) if port in self.held else x
+        """The value of a value node, where nothing else holds it. Where it is not live, it rests:
+        there it may be made of data alone, and is read before it is predicted."""
+        x = self.held[port].placed(x) if port in self.held else x
+        resting = self.resting.get(port)
+        return x if resting is None else where_live(self.view.liveness.live[port], x, resting)
 
     def _bound(self, errors: Values) -> dict[Port, Any]:
         """Errors, and with them what holds the value nodes."""

@@ -11,11 +11,14 @@ import jax
 
 from dendrax import _compat
 from dendrax.graph import (
+    Cone,
     Edge,
     Graph,
     LevelledGraph,
+    Quotient,
     checked,
     contract_graph,
+    is_stacked,
     level_graph,
     operations_of,
 )
@@ -174,6 +177,22 @@ def relaxed_graph(rule: Rule, graph: Graph | LevelledGraph) -> Graph:
     return checked(levelled.expand())
 
 
+def _refuse_delays_in_loops(graph: Graph) -> None:
+    """A vertex for all steps of a loop is none that could wait step by step."""
+    if isinstance(graph, Quotient):
+        return
+    for v in graph.vertices:
+        if isinstance(v.function, Cone) and any(map(is_stacked, v.function.members)):
+            raise complain(
+                ValueError,
+                f"the graph has its delays written out, but {v.name} is one vertex for all steps "
+                "of a loop, of which each waits for another time.",
+                source=v.source,
+                remedy="Run the graph itself, by a rule that keeps errors in step and so sees a "
+                "vertex for each step: dendrax.run(graph, dendrax.IL(levelled=True)).",
+            )
+
+
 def refuse_cycle(graph: Graph) -> None:
     """A graph with a tie has no levels."""
     for leaf, o in graph.ties.items():
@@ -204,6 +223,7 @@ def run_rule(
 ) -> Result:
     """Run a rule on a flat graph: a loss, a clamped target, or a free prediction."""
     check_settles(rule, as_flat(graph), clamp)
+    _refuse_delays_in_loops(as_flat(graph))
     if rule.is_wave and not record and clamp.holds():
         return _run_as_wave(as_flat(graph), rule, leaves, clamp)
     if keeps_step(rule) and (flat := unrolled(as_flat(graph))) is not as_flat(graph):

@@ -56,7 +56,8 @@ def network_of(
     for port in held:
         if held_at[port].mask is not None:
             check_mask(energies[port], view.vertex(port).name, view.aval(port))
-    cuts = Cuts({port: held_at[port] for port in view.cuts if port in held}, _placed)
+    at = {port: held_at[port] for port in view.cuts if port in held}
+    cuts = Cuts(at, _placed, view.liveness)
     places = dict(zip(map(Port, view.graph.leaves), leaves, strict=True))
     for port in view.free:
         places[port] = held[port].placed(places[port]) if port in held else places[port]
@@ -77,6 +78,7 @@ def network_of(
         held,
         prior_means,
         start is not None,
+        {port: forward[port] for port in view.liveness.live if port in view.nodes},
     )
 
 

@@ -14,15 +14,30 @@ marks stays a loop, and they are stacked over time (`dendrax.vertices._stacked`)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from dendrax.graph import Graph, Port, Quotient, Vertex, checked, is_marked, is_stacked, quotient
+from dendrax.graph import (
+    EVERYWHERE,
+    Graph,
+    Liveness,
+    Port,
+    Quotient,
+    Vertex,
+    checked,
+    is_marked,
+    is_stacked,
+    liveness,
+    quotient,
+)
 from dendrax.local import Equation
 from dendrax.support import Vertices, complain, warn
 from dendrax.tracing import flatten, marks_inside
 from dendrax.vertices._layers import Layers, active_ports
 from dendrax.vertices._stacked import marked_scans, stack_marks, stacked_ports
+
+_STEP = re.compile(r"\[\d+\](?=/)")
 
 
 def with_vertices(graph: Graph, vertices: Vertices, *, unrolled: bool = False) -> Graph:
@@ -40,10 +55,11 @@ def with_vertices(graph: Graph, vertices: Vertices, *, unrolled: bool = False) -
     flat = checked(flatten(graph, opens))
     if kept:
         flat = checked(stack_marks(flat, opens))
-    nodes = choose_nodes(flat, vertices)
-    for said in hidden_marks(flat):
+    where = liveness(flat)
+    nodes = choose_nodes(flat, vertices, where)
+    for said in dict.fromkeys(hidden_marks(flat)):
         warn(said)
-    return checked(quotient(flat, nodes))
+    return checked(quotient(flat, nodes, where))
 
 
 def unrolled(graph: Graph) -> Graph:
@@ -61,29 +77,23 @@ def hidden_marks(graph: Graph) -> list[str]:
         if is_stacked(v):
             said += hidden_marks(v.function.body)  # pyright: ignore
         elif isinstance(v.function, Equation):
+            where = _STEP.sub("", v.name)  # once for all steps of a loop that was written out
             said += [
-                f"the marked function {name!r} is inside {v.name} ({v.source}), which is one "
+                f"the marked function {name!r} is inside {where} ({v.source}), which is one "
                 "vertex, and so it is no value node. Mark a function that calls all of it."
                 for name in dict.fromkeys(marks_inside(v.function.jaxpr.jaxpr))
             ]
     return said
 
 
-def choose_nodes(graph: Graph, vertices: Vertices) -> tuple[Port, ...]:
+def choose_nodes(
+    graph: Graph, vertices: Vertices, where: Liveness = EVERYWHERE
+) -> tuple[Port, ...]:
     """The value nodes of a flat graph of operations, in program order."""
     roots = {port for port, root in zip(graph.outputs, graph.roots, strict=True) if root}
-    chosen = CHOICES[vertices](graph)
-    return tuple(sorted(chosen - roots))
-
-
-def _marks(graph: Graph) -> set[Port]:
-    marks = {port for port in active_ports(graph) if is_marked(graph[port.vertex])}
-    return marks | stacked_ports(graph)
-
-
-def _only_marks(graph: Graph) -> set[Port]:
-    marks = _marks(graph)
-    if not marks - set(graph.outputs) and not graph.free:
+    never = {port for port, live in where.live.items() if not live.any()}
+    nodes = CHOICES[vertices](graph) - roots - never
+    if vertices == "marked" and not nodes and not graph.free:
         raise complain(
             ValueError,
             "vertices='marked', but no marked function lies between a parameter and the output, so "
@@ -91,7 +101,12 @@ def _only_marks(graph: Graph) -> set[Port]:
             remedy="Mark the functions whose results should be value nodes with dendrax.vertex, or "
             "use vertices='layer'.",
         )
-    return marks
+    return tuple(sorted(nodes))
+
+
+def _marks(graph: Graph) -> set[Port]:
+    marks = {port for port in active_ports(graph) if is_marked(graph[port.vertex])}
+    return marks | stacked_ports(graph)
 
 
 def _layer_ends(graph: Graph) -> set[Port]:
@@ -100,5 +115,5 @@ def _layer_ends(graph: Graph) -> set[Port]:
 
 CHOICES: dict[Vertices, Callable[[Graph], set[Port]]] = {
     "layer": _layer_ends,
-    "marked": _only_marks,
+    "marked": _marks,
 }
