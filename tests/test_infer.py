@@ -442,7 +442,7 @@ def test_models_as_they_are():
     fun = lambda model, z: jax.vmap(model)(z)
     found = infer(fun, model, Z, free="z", target=Y, rule=IL(30))
     assert found.args[0].activation is model.activation and found.energy < found.descent.start
-    assert set(found.x) == {"z", "layer(model.layers[0])"}
+    assert set(found.x) == {"z", "layers[0]"}
 
 
 # ---- mistakes ------------------------------------------------------------------------------------

@@ -197,7 +197,7 @@ def test_a_mark_inside_cond_is_no_value_node_and_says_so(vertices):
     args = [jnp.eye(3), jnp.eye(3) / 2], jnp.ones((2, 3))
     with pytest.warns(UserWarning, match=r"'function' is inside cond \(.*test_marks.py.*no value"):
         graph = dendrax.trace(loss, *args, vertices=vertices)
-    assert names(graph).count("function") == 1
+    assert len(graph.nodes) == (1 if vertices == "marked" else 2)
     dendrax.trace(loss, *args, vertices="primitive")  # where marks mean nothing, nothing is said
     dendrax.grad(loss)(*args)
 
@@ -210,7 +210,7 @@ def test_a_mark_inside_a_custom_rule_is_no_value_node_and_says_so():
         graph = dendrax.trace(
             lambda w, x: jnp.sum(layer(w, own(w, x)) @ w), *args, vertices="marked"
         )
-    assert names(graph) == ["function"]
+    assert names(graph) == ["layer(w)"]  # of a function without a name of its own
     with pytest.raises(
         ValueError, match=r"no value node. And the marked function 'function' is in"
     ):

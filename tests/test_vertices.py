@@ -8,6 +8,7 @@ import pytest
 
 import dendrax
 from dendrax import IL
+from dendrax.graph import operations_of
 from dendrax.inference._network import evaluate
 from dendrax.models import PROBLEMS, problem
 from tests.cases.graphs import GRAPHS
@@ -16,6 +17,12 @@ from tests.compare import close
 
 def layers_of(fun, *args, **kwargs):
     return dendrax.trace(fun, *args, vertices="layer", **kwargs)
+
+
+def read_by(graph):
+    """Of each vertex with an error the value nodes that it reads."""
+    nodes = set(graph.nodes)
+    return {v.name: [w.name for w in graph.inputs(v) if w in nodes] for v in graph.active}
 
 
 def names(graph):
@@ -28,7 +35,7 @@ def test_mlp_is_the_textbook_network(setting):
     p = problem("mlp", dtype="float64", small=True)
     args = (p.model, p.inputs, p.target) if setting == "loss" else (p.model, p.inputs)
     graph = layers_of(p.loss if setting == "loss" else p.predict, *args)
-    assert names(graph) == ["layer(model.layers[0])", "layer(model.layers[1])"]
+    assert names(graph) == ["layers[0]", "layers[1]"]
     first, second = graph.nodes
     assert {v.name for v in graph.inputs(first)} == {
         "inputs",
@@ -36,13 +43,13 @@ def test_mlp_is_the_textbook_network(setting):
         "model.layers[0].bias",
     }
     assert {v.name for v in graph.inputs(second)} == {
-        "layer(model.layers[0])",
+        "layers[0]",
         "model.layers[1].weight",
         "model.layers[1].bias",
     }
     x = np.random.default_rng(0).normal(size=first.shape)
     layer = p.model.layers[1]
-    given = {"layer(model.layers[0])": x, "model.layers[1].weight": layer.weight}
+    given = {"layers[0]": x, "model.layers[1].weight": layer.weight}
     given["model.layers[1].bias"] = layer.bias
     (mu,) = second.function(*(given[v.name] for v in graph.inputs(second)))
     np.testing.assert_allclose(mu, np.tanh(x) @ layer.weight + layer.bias, rtol=1e-14)
@@ -51,13 +58,12 @@ def test_mlp_is_the_textbook_network(setting):
 def test_cnn_is_the_textbook_network():
     p = problem("cnn", small=True)
     graph = layers_of(p.loss, p.model, p.inputs, p.target)
-    assert names(graph) == ["layer(model.convs[0])", "layer(model.convs[1])", "layer(model.hidden)"]
+    assert names(graph) == ["convs[0]", "convs[1]", "hidden"]
 
 
-@pytest.mark.parametrize("name", ["rnn", "rnn_scan"])
-def test_rnn_is_the_textbook_network(name):
+def test_rnn_is_the_textbook_network():
     """One value node per time step, W x_t + U f(x_{t-1}) + b, although three operations add up."""
-    p = problem(name, small=True)
+    p = problem("rnn", small=True)
     graph = layers_of(p.loss, p.model, p.inputs, p.target)
     assert len(graph.nodes) == p.inputs.shape[1]
     for before, after in zip(graph.nodes, graph.nodes[1:], strict=False):
@@ -65,33 +71,37 @@ def test_rnn_is_the_textbook_network(name):
         assert {"model.input.weight", "model.recurrent.weight", "model.input.bias"} <= {
             v.name for v in graph.inputs(after)
         }
-    if name == "rnn_scan":
-        assert names(graph)[2] == "scan[2]/layer(model.input.weight)"
+
+
+def test_a_scanned_rnn_has_one_value_node_for_all_steps():
+    p = problem("rnn_scan", small=True)
+    graph = layers_of(p.loss, p.model, p.inputs, p.target)
+    assert names(graph) == ["scan/input+recurrent"]
+    assert graph.nodes[0].shape == (p.inputs.shape[1], p.inputs.shape[0], 6)
 
 
 def test_transformer():
-    """Projections and normalisations are value nodes; softmax and the residual stream are not."""
+    """What attention mixes, the residual stream, what a block expands to; norms are no nodes."""
     p = problem("transformer", small=True)
-    found = names(layers_of(p.loss, p.model, p.inputs, p.target))
-    assert found == [
-        "layer(model.embed)",
-        "layer(model.blocks[0].attention_norm)",
-        "layer(model.blocks[0].attention.query)",
-        "layer(model.blocks[0].attention.key)",
-        "layer(model.blocks[0].attention.value)",
-        "layer(model.blocks[0].attention.output)",
-        "layer(model.blocks[0].forward_norm)",
-        "layer(model.blocks[0].forward.expand)",
-        "layer(model.blocks[0].forward.contract)",
-        "layer(model.norm)",
-    ]
+    assert read_by(layers_of(p.loss, p.model, p.inputs, p.target)) == {
+        "embed": [],
+        "blocks[0].attention": ["embed"],
+        "blocks[0].attention.output": ["embed", "blocks[0].attention"],
+        "blocks[0].forward.expand": ["blocks[0].attention.output"],
+        "blocks[0].forward.contract": ["blocks[0].attention.output", "blocks[0].forward.expand"],
+        "output": ["blocks[0].forward.contract"],
+    }
 
 
 def test_resnet18():
+    """A node after each normalised convolution; the second of a block is the sum, to which the
+    shortcut's convolution belongs."""
     p = problem("resnet18", small=True)
-    found = names(layers_of(p.loss, p.model, p.inputs, p.target))
-    assert found[:2] == ["layer(model.stem.conv)", "layer(model.stem.norm)"]
-    assert len(found) == 37  # 20 convolutions and 20 normalisations; 3 of these join a shortcut's
+    found = read_by(layers_of(p.loss, p.model, p.inputs, p.target))
+    assert len(found) - 1 == 17
+    assert found["blocks[2].first.conv"] == ["blocks[1].second.conv"]
+    assert found["output"] == ["blocks[7].second.conv"]
+    assert max(map(len, found.values())) == 2
 
 
 DEEP = ("resnet18", "transformer12", "mlp100")
@@ -104,7 +114,8 @@ def test_the_groups_are_the_function(name):
     p = problem(name, dtype="float64", small=True)
     args = p.model, p.inputs, p.target
     graph = layers_of(p.loss, *args)
-    value = evaluate(graph, graph.call.leaves())[graph.outputs[0]]
+    operations = operations_of(graph)
+    value = evaluate(operations, graph.call.leaves())[operations.outputs[0]]
     assert close(value, p.loss(*args), ulps=16)
 
 
@@ -112,7 +123,8 @@ def test_the_groups_are_the_function(name):
 def test_the_groups_of_any_graph_are_the_function(case):
     args = case.make_args()
     graph = layers_of(case.fun, *args, argnums=case.argnums)
-    value = evaluate(graph, graph.call.leaves())[graph.outputs[0]]
+    operations = operations_of(graph)
+    value = evaluate(operations, graph.call.leaves())[operations.outputs[0]]
     assert close(value, case.fun(*args), ulps=16)
 
 
@@ -150,7 +162,7 @@ def test_prepared_weights_belong_to_their_layer():
 
 
 def test_embedding_scale_and_gates():
-    """A table lookup is a layer, a position joins it; both halves of a gate are value nodes."""
+    """A table lookup is a layer, a position joins it; a gate is a part of the vertex it closes."""
 
     def loss(table, position, gate, out, tokens):
         h = table[tokens] + position
@@ -159,7 +171,11 @@ def test_embedding_scale_and_gates():
 
     args = jnp.ones((7, 4)), jnp.ones((3, 4)), [jnp.ones((4, 5))] * 2, jnp.ones((5, 2))
     graph = layers_of(loss, *args, jnp.zeros((2, 3), int), argnums=(0, 1, 2, 3))
-    assert [v.shape for v in graph.nodes] == [(2, 3, 4), (2, 3, 5), (2, 3, 5)]
+    assert [v.shape for v in graph.nodes] == [(2, 3, 4), (2, 3, 5)]
+    both = dendrax.trace(
+        loss, *args, jnp.zeros((2, 3), int), argnums=(0, 1, 2, 3), vertices="parameter"
+    )
+    assert [v.shape for v in both.nodes] == [(2, 3, 4), (2, 3, 5), (2, 3, 5)]
 
 
 def test_a_weight_made_of_parameters_is_a_weight():
@@ -168,7 +184,7 @@ def test_a_weight_made_of_parameters_is_a_weight():
 
     p = [jnp.ones((3, 3)), jnp.ones((3, 1)), jnp.ones((1, 3)), jnp.ones((3, 2))]
     graph = layers_of(loss, p, jnp.ones((5, 3)))
-    assert [v.shape for v in graph.nodes] == [(3, 3), (5, 3)]
+    assert [v.shape for v in graph.nodes] == [(5, 3)]
 
 
 def test_a_normalisation_written_with_the_factor_first():
@@ -186,9 +202,9 @@ def test_a_normalisation_written_with_the_factor_first():
     shapes = {"w": (3, 4), "scale": (4,), "bias": (4,), "v": (4, 2)}
     p = {name: jnp.ones(shape) for name, shape in shapes.items()}
     graph = layers_of(loss, p, jnp.ones((5, 3)))
-    assert len(graph.nodes) == 2
-    inputs = {v.name for v in graph.inputs(graph.nodes[1])}
-    assert inputs == {"layer(p['w'])", "p['scale']", "p['bias']"}
+    assert len(graph.nodes) == 1
+    inputs = {v.name for v in graph.inputs(graph.nodes[0])}
+    assert inputs == {"x", "p['w']", "p['scale']", "p['bias']"}
 
 
 class TestEquinoxLayers:
@@ -241,8 +257,9 @@ class TestEquinoxLayers:
             return jnp.sum(jax.vmap(model)(xs) ** 2)
 
         graph = layers_of(loss, params, jnp.ones((5, 3, 3)))
-        # W_ih x and W_hh h, each for three gates at once, and the third gate's own bias
-        assert [sorted(v.shape) for v in graph.nodes] == [[5, 12], [5, 12], [4, 5]] * 3
+        (state,) = graph.nodes  # of all steps, batch and units
+        assert sorted(state.shape) == [3, 4, 5]
+        assert state.name == "scan/layer(params[0])"
 
     def test_attention(self):
         model = eqx.nn.MultiheadAttention(2, 4, key=self.key)
@@ -253,7 +270,7 @@ class TestEquinoxLayers:
             return jnp.sum(jax.vmap(lambda x: attend(x, x, x))(x) ** 2)
 
         graph = layers_of(loss, params, jnp.ones((5, 3, 4)))
-        assert len(graph.nodes) == 3  # query, key, value; the output projection is clamped
+        assert len(graph.nodes) == 1  # what attention mixes; the output projection is clamped
 
 
 def test_metrics_do_not_change_the_choice():
@@ -279,26 +296,26 @@ def test_a_network_of_scalars():
     assert len(graph.nodes) == 2
 
 
-def test_an_activation_between_a_layer_and_a_bias_ends_the_layer():
+def test_a_bias_after_an_activation_belongs_to_the_layer_that_reads_it():
     def loss(w, x):
         return jnp.sum((jnp.maximum(x @ w[0], 0.0) + w[1]) @ w[2])
 
-    shapes = ((3, 4), (4,), (4, 2))
-    graph = layers_of(loss, [jnp.ones(shape) for shape in shapes], jnp.ones((5, 3)))
-    assert len(graph.nodes) == 2
+    args = [jnp.ones(shape) for shape in ((3, 4), (4,), (4, 2))], jnp.ones((5, 3))
+    assert len(layers_of(loss, *args).nodes) == 1
+    assert len(dendrax.trace(loss, *args, vertices="parameter").nodes) == 2
 
 
-def test_a_gate_is_not_a_factor():
-    def loss(w, x, y):
-        return jnp.sum(((x * w[0]) * jnp.sin(y @ w[1])) @ w[2])
+def test_scales_after_activations_are_layers():
+    def loss(w, x):
+        for scale in w:
+            x = jnp.tanh(x) * scale
+        return jnp.sum(x**2)
 
-    shapes = ((4,), (3, 4), (4, 2))
-    args = [jnp.ones(shape) for shape in shapes], jnp.ones((5, 4)), jnp.ones((5, 3))
-    assert len(layers_of(loss, *args).nodes) == 2
+    assert len(layers_of(loss, [jnp.ones(4)] * 3, jnp.ones((5, 4))).nodes) == 2
 
 
 def test_unknown_vertices():
-    with pytest.raises(ValueError, match="'primitive', 'layer', 'marked'"):
+    with pytest.raises(ValueError, match="'primitive', 'layer', 'parameter', 'marked'"):
         dendrax.grad(jnp.sin, vertices="neuron")
 
 
@@ -314,5 +331,5 @@ def test_the_choice_is_shown():
     p = problem("mlp", small=True)
     text = repr(layers_of(p.loss, p.model, p.inputs, p.target))
     assert "2 value nodes, and the output, which is clamped" in text
-    assert "value node layer(model.layers[1])" in text
+    assert "value node layers[1]" in text
     assert "_layers.py" in text

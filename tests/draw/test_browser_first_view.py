@@ -126,7 +126,7 @@ def test_energies_of_layers_add_up(mlp):
 
 def test_numbers_in_the_panel_stay_in_one_line(mlp):
     mlp.evaluate("explorer.data.runs[1].rule = 'IL(num_steps=12, gamma=0.05, levelled=True)'")
-    mlp.evaluate(f"explorer.goTo({index_of(mlp, 'layer(model.layers[1])')})")
+    mlp.evaluate(f"explorer.goTo({index_of(mlp, 'layers[1]')})")
     heights = mlp.evaluate("""[...document.querySelectorAll("#panel dd")].filter(
         (dd) => !isNaN(dd.textContent)).map((dd) => {
             const range = document.createRange();

@@ -120,7 +120,7 @@ def labels_of(graph: Graph) -> list[str]:
 
 
 def _plain(name: str, graph: Graph) -> str:
-    """``layer(model.hidden)`` as ``model.hidden``, unless that is a parameter beside it."""
+    """``hidden`` as ``model.hidden``, unless that is a parameter beside it."""
     found = re.fullmatch(r"(.*/)?layer\((.*)\)(_\d+)?", name)
     if found is None or any(found[2] == leaf.name for leaf in graph.parameters):
         return name

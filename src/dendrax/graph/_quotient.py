@@ -21,12 +21,14 @@ from typing import Any, NamedTuple
 
 from dendrax.graph._graph import Graph, Port, Vertex, with_unique_names
 from dendrax.graph._live import EVERYWHERE, Liveness
+from dendrax.graph._naming import layer_name
 from dendrax.graph._region import Scan, is_marked, is_stacked
 from dendrax.support import counted
 
 Path = tuple[int, ...]  # a vertex, or one inside the body of a vertex
 Loop = tuple[str, int]  # the name of a scan, and its length
 Masks = dict[Port, int]
+_UNNAMED = re.compile(r"(^|/)function(_\d+)?$")  # a mark of a lambda
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,29 +234,17 @@ class _Grouping:
 
     def _name(self, path: Path, v: Vertex, inputs: Iterable[Port]) -> str:
         """After the parameters that the cone uses, as the user would call the layer."""
-        if is_marked(v):
+        if is_marked(v) and not _UNNAMED.search(v.name):
             return v.name
         pairs = zip(self.graph.outputs, self.graph.roots, strict=True)
         if len(path) == 1 and any(root and port.vertex == v.index for port, root in pairs):
             return "output"
         scope, slash, _ = v.name.rpartition("/")
         leaves = [self.graph[port.vertex] for port in inputs]
-        names = [leaf.name for leaf in leaves if leaf.kind == "parameter"]
-        if not names:
+        own = [leaf for leaf in leaves if leaf.kind == "parameter"]
+        if not own:
             return v.name
-        return scope + slash + _owner(names, [leaf.name for leaf in self.graph.parameters])
-
-
-def _owner(names: Sequence[str], all_names: Sequence[str]) -> str:
-    """``layer(layers[0])`` for its weight and bias, if these are all it has; else the weight."""
-    names = [name.removesuffix(".value") for name in names]  # of a variable in Flax NNX
-    all_names = [name.removesuffix(".value") for name in all_names]
-    owners = {re.sub(r"(\.\w+|\[[^\[\]]*\])$", "", name) for name in names}
-    owner = min(owners)
-    belonging = [name for name in all_names if name.startswith((f"{owner}.", f"{owner}["))]
-    if len(owners) == 1 and set(belonging) == set(names):
-        return f"layer({owner})"
-    return f"layer({names[0]})"
+        return scope + slash + layer_name(own, [leaf.name for leaf in self.graph.parameters])
 
 
 # ---- what is made of what ------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 # ---- settings ------------------------------------------------------------------------------------
 
-Vertices = Literal["primitive", "layer", "marked"]
+Vertices = Literal["primitive", "layer", "parameter", "marked"]
 Quantity = Literal["energy", "x", "mu", "epsilon", "statistics"]
 Start = Literal["forward", "zeros", "noise"]
 LearningTime = Literal["level", "end"]

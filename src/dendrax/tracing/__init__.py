@@ -6,7 +6,7 @@ that knows the way back to the user's trees.
 - `Arguments`: flattened, named, sorted into parameters, free arguments and data.
 - `trace_call` stages the function and builds the graph; `jit`, `remat` and `scan` are opened.
 - `flatten` writes regions out: scans unrolled, inner jits gone but for the user's marks;
-  `flatten_body` does so inside a scan that stays one.
+  `flattened_body` does so inside a scan that stays one.
 - `Follower`: follows some values through a function; the base of the recorder in `dendrax.walk`.
 - `vertex` marks a function.
 """
@@ -24,9 +24,12 @@ from dendrax.tracing._call import flatten_results as flatten_results
 from dendrax.tracing._call import trace_call as trace_call
 from dendrax.tracing._call import trace_models as trace_models
 from dendrax.tracing._call import without_aux as without_aux
+from dendrax.tracing._flatten import Flat as Flat
 from dendrax.tracing._flatten import Opens as Opens
+from dendrax.tracing._flatten import Place as Place
 from dendrax.tracing._flatten import flatten as flatten
-from dendrax.tracing._flatten import flatten_body as flatten_body
+from dendrax.tracing._flatten import flattened as flattened
+from dendrax.tracing._flatten import flattened_body as flattened_body
 from dendrax.tracing._follow import FollowedValue as FollowedValue
 from dendrax.tracing._follow import Follower as Follower
 from dendrax.tracing._mark import marks_inside as marks_inside

@@ -14,7 +14,7 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,16 @@ from dendrax.graph import (
 from dendrax.local import Constant, Equation, cannot_differentiate, count_terms
 
 Opens = Callable[[Vertex], bool]
+# Where a vertex stands in a graph with regions: its place there, and before it those of the regions
+# around it; of a loop that was written out also which turn it is.
+Place = tuple[int | tuple[int, int], ...]
+
+
+class Flat(NamedTuple):
+    """A graph written out, and the place of each of its vertices (``None``: it was made new)."""
+
+    graph: Graph
+    places: list[Place | None]
 
 
 def flatten(graph: Graph, opens: Opens = lambda v: True) -> Graph:
@@ -40,24 +50,45 @@ def flatten(graph: Graph, opens: Opens = lambda v: True) -> Graph:
 
     ``opens(v)`` says whether a region is written out; if not, it stays the vertex that it is.
     """
-    writer = _Writer(opens)
-    leaves = [writer.copy(graph[leaf], (), "") for leaf in graph.leaves]
-    outputs = writer.walk(graph, graph.flow, [Port(leaf) for leaf in leaves], "")
+    return flattened(graph, opens).graph
+
+
+def flattened(graph: Graph, opens: Opens, steps: Callable[[int], Sequence[int]] = range) -> Flat:
+    """The same, with the place of each vertex.
+
+    ``steps(length)`` are those of a loop that are written out: others, if one only looks at them.
+    """
+    writer, here = _Writer(opens, steps), Scope()
+    leaves = [writer.copy(graph[leaf], (), here) for leaf in graph.leaves]
+    outputs = writer.walk(graph, graph.flow, [Port(leaf) for leaf in leaves], here)
     outputs = _separate_roots(writer, outputs, graph.roots)
     flat = writer.graph(leaves, outputs, graph.roots)
     flat = replace(flat, call=graph.call, traced=graph)
     _refuse_loops(flat)
-    return flat
+    return Flat(flat, writer.places)
 
 
-def flatten_body(v: Vertex, emitted: Sequence[int], opens: Opens) -> Graph:
+def flattened_body(v: Vertex, emitted: Sequence[int], opens: Opens) -> Flat:
     """The same for the body of a scan, whose results ``emitted`` have an error."""
     region, writer = v.function, _Writer(opens)
     assert isinstance(region, Scan)
-    leaves = [writer.copy(region.body[leaf], (), "") for leaf in region.body.leaves]
+    leaves = [writer.copy(region.body[leaf], (), Scope()) for leaf in region.body.leaves]
     ports = [Port(leaf) for leaf in leaves]
-    outputs = writer.walk(region.body, region.flow(emitted), ports, f"{v.name}/")
-    return writer.graph(leaves, outputs, region.seeds(emitted))
+    outputs = writer.walk(region.body, region.flow(emitted), ports, Scope(f"{v.name}/"))
+    return Flat(writer.graph(leaves, outputs, region.seeds(emitted)), writer.places)
+
+
+class Scope(NamedTuple):
+    """The region that is being written out: what names begin with, and its place."""
+
+    name: str = ""
+    place: Place = ()
+
+    def inside(self, v: Vertex, step: int | None = None, turn: int = 0) -> Scope:
+        """That of the body of a region, or of one step of it, which has its turn."""
+        if step is None:
+            return Scope(f"{self.name}{v.name}/", (*self.place, v.index))
+        return Scope(f"{self.name}{v.name}[{step}]/", (*self.place, (v.index, turn)))
 
 
 def _refuse_loops(graph: Graph) -> None:
@@ -70,22 +101,24 @@ def _refuse_loops(graph: Graph) -> None:
 class _Writer:
     """The vertices written so far."""
 
-    def __init__(self, opens: Opens) -> None:
-        self.opens = opens
+    def __init__(self, opens: Opens, steps: Callable[[int], Sequence[int]] = range) -> None:
+        self.opens, self.steps = opens, steps
         self.vertices: list[Vertex] = []
+        self.places: list[Place | None] = []
 
     def graph(self, leaves: Sequence[int], outputs: Sequence[Port], roots: Sequence[bool]) -> Graph:
         """What was written."""
         vertices = tuple(with_unique_names(self.vertices))
         return Graph(vertices, tuple(leaves), tuple(outputs), tuple(roots))
 
-    def add(self, vertex: Vertex) -> int:
+    def add(self, vertex: Vertex, place: Place | None = None) -> int:
         index = len(self.vertices)
         if vertex.function is not None:
             depends = tuple(self._reachable(vertex, mask) for mask in vertex.depends)
             carries = tuple(mask != 0 for mask in depends)
             vertex = replace(vertex, depends=depends, carries=carries)
         self.vertices.append(replace(vertex, index=index))
+        self.places.append(place)
         return index
 
     def _reachable(self, vertex: Vertex, mask: int) -> int:
@@ -99,8 +132,9 @@ class _Writer:
     def aval(self, port: Port) -> Any:
         return self.vertices[port.vertex].outputs[port.output]
 
-    def copy(self, vertex: Vertex, inputs: Sequence[Port], scope: str) -> int:
-        return self.add(replace(vertex, inputs=tuple(inputs), name=scope + vertex.name))
+    def copy(self, vertex: Vertex, inputs: Sequence[Port], scope: Scope) -> int:
+        copied = replace(vertex, inputs=tuple(inputs), name=scope.name + vertex.name)
+        return self.add(copied, (*scope.place, vertex.index))
 
     def make(
         self, name: str, function: Callable[..., Any], inputs: Sequence[Port], source: str
@@ -118,7 +152,7 @@ class _Writer:
         vertex = Vertex(0, "internal", "constant", (aval,), (), Constant(value), (0,), (False,))
         return Port(self.add(vertex))
 
-    def walk(self, graph: Graph, flow: Flow, leaves: Sequence[Port], scope: str) -> list[Port]:
+    def walk(self, graph: Graph, flow: Flow, leaves: Sequence[Port], scope: Scope) -> list[Port]:
         """Write the vertices of ``graph``, its leaves being ports already written."""
         at = {Port(leaf): port for leaf, port in zip(graph.leaves, leaves, strict=True)}
         for v in graph.vertices:
@@ -130,14 +164,14 @@ class _Writer:
             else:
                 for k, port in enumerate(inputs):  # a region may hand an input on as its output
                     if port in inputs[:k]:
-                        inputs[k] = self.make(scope + "port", identity, [port], v.source)
+                        inputs[k] = self.make(scope.name + "port", identity, [port], v.source)
                 index = self.copy(v, inputs, scope)
                 outputs = [Port(index, o) for o in range(len(v.outputs))]
             at.update((Port(v.index, o), port) for o, port in enumerate(outputs))
         return [at[port] for port in graph.outputs]
 
     def region(
-        self, v: Vertex, region: Region, inputs: list[Port], flow: Flow, scope: str
+        self, v: Vertex, region: Region, inputs: list[Port], flow: Flow, scope: Scope
     ) -> list[Port]:
         emitted, received = flow.emitted[v.index], flow.received[v.index]
         inner = region.flow(emitted)
@@ -148,11 +182,11 @@ class _Writer:
         for k in reversed(received):
             waiting = k in flow.summed[v.index] or inputs[k] in repeated
             if waiting and self.carries(inputs[k]) and _adds_up(region, inner, leaves[k]):
-                inputs[k] = self.make(scope + "port", identity, [inputs[k]], v.source)
+                inputs[k] = self.make(scope.name + "port", identity, [inputs[k]], v.source)
         constants = [self.constant(value) for value in region.constants]
         if isinstance(region, Scan):
             return self.scan(v, region, constants, inputs, inner, scope)
-        return self.walk(region.body, inner, [*constants, *inputs], f"{scope}{v.name}/")
+        return self.walk(region.body, inner, [*constants, *inputs], scope.inside(v))
 
     def scan(
         self,
@@ -161,23 +195,21 @@ class _Writer:
         constants: list[Port],
         inputs: list[Port],
         inner: Flow,
-        scope: str,
+        scope: Scope,
     ) -> list[Port]:
         """Unroll: slice the xs, write the body at each time step, stack the ys."""
         consts, carry, xs = region.split(inputs)
         ys: list[list[Port]] = [[] for _ in region.body.outputs[region.num_carry :]]
-        order = range(region.length)
-        for t in reversed(order) if region.reverse else order:
-            name = f"{scope}{v.name}[{t}]/"
-            x = [
-                self.make(name + "x", functools.partial(_slice, t), [port], v.source) for port in xs
-            ]
-            outputs = self.walk(region.body, inner, [*constants, *consts, *carry, *x], name)
+        order, last = self.steps(region.length), region.length - 1
+        for turn, t in enumerate(reversed(order) if region.reverse else order):
+            step, part = scope.inside(v, t, turn), functools.partial(_slice, min(t, last))
+            x = [self.make(step.name + "x", part, [port], v.source) for port in xs]
+            outputs = self.walk(region.body, inner, [*constants, *consts, *carry, *x], step)
             carry, slices = outputs[: region.num_carry], outputs[region.num_carry :]
             shared = set(carry) & set(slices)
             for k, port in enumerate(carry):
                 if port in shared and self.carries(port):
-                    carry[k] = self.make(name + "port", identity, [port], v.source)
+                    carry[k] = self.make(step.name + "port", identity, [port], v.source)
             for column, port in zip(ys, slices, strict=True):
                 column.append(port)
         stacked = [
@@ -186,11 +218,11 @@ class _Writer:
         ]
         return [*carry, *stacked]
 
-    def stack(self, scope: str, v: Vertex, output: int, column: list[Port]) -> Port:
+    def stack(self, scope: Scope, v: Vertex, output: int, column: list[Port]) -> Port:
         if not column:
             aval = v.outputs[output]
             return self.constant(jnp.zeros(aval.shape, aval.dtype))
-        return self.make(f"{scope}{v.name}/stack", _stack, column, v.source)
+        return self.make(f"{scope.inside(v).name}stack", _stack, column, v.source)
 
 
 def _slice(t: int, xs: Any) -> list[Any]:

@@ -113,5 +113,12 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _identifier(fn: Callable[..., Any]) -> str:
+    """What a user would call it: a method ``__call__`` is its class."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
     name = getattr(fn, "__name__", type(fn).__name__)
+    if name == "__call__":
+        owner = getattr(fn, "__self__", None)
+        path = getattr(fn, "__qualname__", "").split(".")
+        name = path[-2] if owner is None and len(path) > 1 else type(owner).__name__
     return name if name.isidentifier() else "function"

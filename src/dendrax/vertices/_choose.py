@@ -4,12 +4,12 @@ A choice is a set of *value nodes*: the ports of the operations' graph that have
 own which inference moves. What lies between them is the vertices' functions.
 
 - ``"primitive"``: every operation that has an error is a value node: the graph as it is.
-- ``"layer"``: the textbook network ``μ_k = W_k f(x_{k-1}) + b_k``: a vertex ends where an operation
-  uses a parameter, and what follows the last one (the loss) belongs to the output.
+- ``"layer"``: the network that a paper would draw (`dendrax.vertices._layers`).
+- ``"parameter"``: a vertex ends where an operation uses a parameter; loops are written out.
 - ``"marked"``: the results of the functions that `dendrax.vertex` marked.
 
-The output is never a value node: the loss or the target clamps it. A scan whose value nodes are
-marks stays a loop, and they are stacked over time (`dendrax.vertices._stacked`).
+The output is never a value node: the loss or the target clamps it. A scan stays a loop, and value
+nodes inside are stacked over time (`dendrax.vertices._stacked`).
 """
 
 from __future__ import annotations
@@ -21,21 +21,20 @@ from dataclasses import replace
 from dendrax.graph import (
     EVERYWHERE,
     Graph,
-    Liveness,
     Port,
     Quotient,
-    Vertex,
     checked,
     is_marked,
     is_stacked,
-    liveness,
     quotient,
 )
 from dendrax.local import Equation
 from dendrax.support import Vertices, complain, warn
 from dendrax.tracing import flatten, marks_inside
-from dendrax.vertices._layers import Layers, active_ports
-from dendrax.vertices._stacked import marked_scans, stack_marks, stacked_ports
+from dendrax.vertices._layers import Layers
+from dendrax.vertices._origins import active_ports
+from dendrax.vertices._parameters import Parameters
+from dendrax.vertices._stacked import Looped, has_loops, with_loops
 
 _STEP = re.compile(r"\[\d+\](?=/)")
 
@@ -47,19 +46,20 @@ def with_vertices(graph: Graph, vertices: Vertices, *, unrolled: bool = False) -
     """
     if vertices == "primitive":
         return checked(flatten(graph))
-    kept = set() if unrolled else marked_scans(graph, throughout=vertices != "marked")
 
-    def opens(v: Vertex) -> bool:
-        return v.function not in kept
+    def choose(graph: Graph) -> set[Port]:
+        return choose_nodes(graph, vertices)
 
-    flat = checked(flatten(graph, opens))
-    if kept:
-        flat = checked(stack_marks(flat, opens))
-    where = liveness(flat)
-    nodes = choose_nodes(flat, vertices, where)
-    for said in dict.fromkeys(hidden_marks(flat)):
+    unrolled = unrolled or vertices == "parameter" or not has_loops(graph)
+    if unrolled:
+        flat = checked(flatten(graph))
+        found = Looped(flat, choose(flat), EVERYWHERE)
+    else:
+        found = with_loops(graph, choose)
+    _check_some(found.graph, vertices, found.nodes)
+    for said in dict.fromkeys(hidden_marks(found.graph)):
         warn(said)
-    return checked(quotient(flat, nodes, where))
+    return checked(quotient(found.graph, sorted(found.nodes), found.where))
 
 
 def unrolled(graph: Graph) -> Graph:
@@ -76,7 +76,7 @@ def hidden_marks(graph: Graph) -> list[str]:
     for v in graph.active:
         if is_stacked(v):
             said += hidden_marks(v.function.body)  # pyright: ignore
-        elif isinstance(v.function, Equation):
+        elif isinstance(v.function, Equation) and v.function.primitive != "scan":  # of no step
             where = _STEP.sub("", v.name)  # once for all steps of a loop that was written out
             said += [
                 f"the marked function {name!r} is inside {where} ({v.source}), which is one "
@@ -86,13 +86,13 @@ def hidden_marks(graph: Graph) -> list[str]:
     return said
 
 
-def choose_nodes(
-    graph: Graph, vertices: Vertices, where: Liveness = EVERYWHERE
-) -> tuple[Port, ...]:
-    """The value nodes of a flat graph of operations, in program order."""
+def choose_nodes(graph: Graph, vertices: Vertices) -> set[Port]:
+    """The value nodes of a flat graph of operations without loops."""
     roots = {port for port, root in zip(graph.outputs, graph.roots, strict=True) if root}
-    never = {port for port, live in where.live.items() if not live.any()}
-    nodes = CHOICES[vertices](graph) - roots - never
+    return CHOICES[vertices](graph) - roots
+
+
+def _check_some(graph: Graph, vertices: Vertices, nodes: set[Port]) -> None:
     if vertices == "marked" and not nodes and not graph.free:
         raise complain(
             ValueError,
@@ -101,19 +101,22 @@ def choose_nodes(
             remedy="Mark the functions whose results should be value nodes with dendrax.vertex, or "
             "use vertices='layer'.",
         )
-    return tuple(sorted(nodes))
 
 
 def _marks(graph: Graph) -> set[Port]:
-    marks = {port for port in active_ports(graph) if is_marked(graph[port.vertex])}
-    return marks | stacked_ports(graph)
+    return {port for port in active_ports(graph) if is_marked(graph[port.vertex])}
 
 
 def _layer_ends(graph: Graph) -> set[Port]:
     return Layers(graph).ends() | _marks(graph)
 
 
+def _parameter_ends(graph: Graph) -> set[Port]:
+    return Parameters(graph).ends() | _marks(graph)
+
+
 CHOICES: dict[Vertices, Callable[[Graph], set[Port]]] = {
     "layer": _layer_ends,
+    "parameter": _parameter_ends,
     "marked": _marks,
 }

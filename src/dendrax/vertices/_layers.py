@@ -1,198 +1,263 @@
-"""Where the layers of a graph end: the textbook network ``μ_k = W_k f(x_{k-1}) + b_k``.
+"""Where the layers of a graph end, as a paper on predictive coding would draw its value nodes.
 
-A layer ends where an operation uses a parameter. A bias or scale that follows directly joins it,
-and so does a sum with another layer. What follows the last layer (the loss) belongs to the output.
+A *weight operation* (a product with a weight, a convolution, a table look-up) begins a layer. The
+*depth* of a value is the number of layers on the longest way to it. A layer hands on what a deeper
+one reads, and there its value node is: before the activation, `μ_k = W f(x_{k-1}) + b`; at the sum
+of a residual block, `μ_k = x_{k-1} + W f(x_{k-1})`; at both states of an LSTM, for its gates end in
+them. So a layer reads its neighbours, and no value node is made of all that came before.
+
+What joins a layer: biases, scales and normalisations, before it or after it; pooling; a branch that
+only a sum or a product reads (a shortcut's convolution, an input's part of a recurrent layer, a
+gate); whatever else has no weight of its own. Query, key and value of an attention are inside of
+the vertex that mixes them. What follows the last layer (the loss) belongs to the output.
 
 A flat graph of operations enters; the ports at which its layers end leave.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+import functools
+from collections.abc import Iterator, Sequence
 
-from dendrax.graph import Graph, Port, Vertex, is_marked, is_stacked
-from dendrax.local import Equation
-
-CONTRACTIONS = ("dot_general", "conv_general_dilated")
-SUMS = ("add", "sub", "add_any")
-PRODUCTS = ("mul", "div")
-ELEMENTWISE = (*SUMS, *PRODUCTS, "max", "min", "pow", "atan2", "select_n")
-STRUCTURAL = (
-    "reshape",
-    "transpose",
-    "squeeze",
-    "expand_dims",
-    "broadcast_in_dim",
-    "convert_element_type",
-    "reduce_precision",
-    "copy",
-    "neg",
-    "sharding_constraint",
+from dendrax.graph import Graph, Port, Vertex, is_marked
+from dendrax.vertices._origins import (
+    CONTRACTIONS,
+    ELEMENTWISE,
+    PRODUCTS,
+    STRUCTURAL,
+    SUMS,
+    Origin,
+    active_ports,
+    operation,
+    origins,
+    scalar_tail,
+    uses_weight,
 )
 
-
-def active_ports(graph: Graph) -> list[Port]:
-    """The ports that have an error, in program order."""
-    return [Port(v.index, o) for v in graph.active for o in graph.flow.emitted[v.index]]
-
-
-# What a value is made of. A "number" is a scalar, or one spread over an array; a "parameter" may
-# have been reshaped, cast or normalised; a "product" is made of parameters by a layer; and whatever
-# data have gone into is a "signal".
-Origin = Literal["number", "constant", "parameter", "product", "signal"]
-
-
-class _Layer(NamedTuple):
-    """A layer under construction: where it would end now, and where its result is by now.
-
-    In between are operations that only reshape or scale; a bias may follow these. A layer that only
-    ``scales`` (a normalisation's) may be a factor that what it is ``made_of`` is yet to be
-    multiplied with.
-    """
-
-    end: Port
-    result: Port
-    scales: bool = False
-    made_of: frozenset[Port] = frozenset()
+# These put arrays side by side: who reads the result reads each of them.
+GATHERING = ("concatenate", "stack", "pad", "dynamic_update_slice")
+SLICES = ("slice", "dynamic_slice", "split", "unstack")
+JOINING = (*ELEMENTWISE, *STRUCTURAL, *GATHERING, "select_n")
+LINEAR = (*SUMS, *PRODUCTS, *STRUCTURAL, "select_n")
 
 
 class Layers:
-    """Walks through a graph of operations and finds where its layers end."""
+    """Depths, and what every value of a depth has to pass: a tree of dominators for each depth."""
 
     def __init__(self, graph: Graph):
         self.graph = graph
-        self.origin: dict[Port, Origin] = {}
-        self.open: dict[Port, _Layer] = {}  # by the port where its result is
-        self.made_of: dict[Port, frozenset[Port]] = {}  # the layers and data behind a signal
-        self.uses = Counter(port for v in graph.active for port in v.inputs)
-        self.all_scalar = all(v.shape == () for v in graph.active)
+        self.origin = origins(graph)
+        self.users: dict[Port, list[Vertex]] = {}
+        for edge in graph.edges:
+            self.users.setdefault(edge.source, []).append(graph[edge.user])
+        self.depth: dict[Port, int] = {}
+        self.unbroken: dict[Port, bool] = {}  # linear in what its layer begins with
+        self.scaled: dict[Port, int] = {}  # a bit for each parameter that has joined on the way
+        self.before: dict[Port, Port | None] = {}  # the nearest port that it has to pass
+        self.height: dict[Port, int] = {}
+        self.begins: set[int] = set()
+        self.roots = {p for p, root in zip(graph.outputs, graph.roots, strict=True) if root}
         for v in graph.vertices:
             self._visit(v)
 
     def ends(self) -> set[Port]:
         """The ports at which a layer ends, without the output's own."""
-        scalars = _scalar_tail(self.graph)
-        ends = {layer.end for layer in self.open.values() if layer.end.vertex not in scalars}
-        ends &= set(active_ports(self.graph))
-        before = _before(self.graph, ends)
-        return {port for port in ends if port.vertex in before}
+        found = {port for handed in self._handed_on() for port in self._nodes_of(handed)}
+        found &= set(active_ports(self.graph))
+        scalars = scalar_tail(self.graph)
+        return {port for port in found if port.vertex not in scalars}
+
+    # ---- depths ----------------------------------------------------------------------------------
 
     def _visit(self, v: Vertex) -> None:
-        origin = self._origin(v)
         ports = [Port(v.index, o) for o in range(len(v.outputs))]
-        self.origin.update(dict.fromkeys(ports, origin))
-        self.made_of.update(dict.fromkeys(ports, self._made_of(v)))
-        if v.function is None or origin in ("number", "constant") or has_nodes(v):
+        if v.function is None:
+            self.depth.update(dict.fromkeys(ports, 0))
             return
-        given: list[Origin] = [self.origin[port] for port in v.inputs]
-        layers = [self.open[port] for port in v.inputs if port in self.open]
-        parameters = given.count("parameter")
-        name = operation(v)
-        if name in CONTRACTIONS and self._uses_weight(given):
-            self._begin(ports)
-        elif layers and all(self.uses[layer.result] == 1 for layer in layers):
-            self._continue(v, ports[0], layers, given)
-        elif "signal" in given and parameters:
-            self._begin(ports, scales=name in PRODUCTS)
-
-    def _continue(
-        self, v: Vertex, port: Port, layers: list[_Layer], given: Sequence[Origin]
-    ) -> None:
-        """An operation on the result of a layer: joins it, only reshapes it, or leaves it."""
-        name = operation(v)
-        pairs = zip(v.inputs, given, strict=True)
-        others: list[Origin] = [origin for port, origin in pairs if port not in self.open]
-        if self._joins(name, layers, others) or self._is_applied(v, layers, others):
-            for layer in layers:
-                del self.open[layer.result]
-            scales = name in PRODUCTS and all(layer.scales for layer in layers)
-            self._begin([port], scales=scales)
-        elif len(layers) == 1 and self._only_reshapes(name, others):
-            del self.open[layers[0].result]
-            self.open[port] = layers[0]._replace(result=port)
-        elif "parameter" in others:
-            self._begin([port], scales=name in PRODUCTS)
-
-    def _joins(self, name: str, layers: list[_Layer], others: Sequence[Origin]) -> bool:
-        """A bias or scale, or a sum of layers."""
-        if len(layers) == 1 and name in ELEMENTWISE and "parameter" in others:
-            return "signal" not in others
-        return len(layers) == 2 and not others and name in SUMS
-
-    def _is_applied(self, v: Vertex, layers: list[_Layer], others: Sequence[Origin]) -> bool:
-        """Whether a factor is multiplied with the signal that it was made for."""
-        if len(layers) != 1 or not layers[0].scales or others != ["signal"]:
-            return False
-        (signal,) = [port for port in v.inputs if port not in self.open]
-        return operation(v) in PRODUCTS and not layers[0].made_of.isdisjoint(self.made_of[signal])
-
-    def _only_reshapes(self, name: str, others: Sequence[Origin]) -> bool:
-        scales = name in (*SUMS, *PRODUCTS) and all(origin == "number" for origin in others)
-        return scales or (name in STRUCTURAL and not others)
-
-    def _uses_weight(self, given: Sequence[Origin]) -> bool:
-        """Whether a contraction is a layer's: with a parameter, or with a weight made of some."""
-        return "parameter" in given or ("product" in given and "signal" in given)
-
-    def _begin(self, ports: Sequence[Port], *, scales: bool = False) -> None:
+        depth = max((self.depth[port] for port in v.inputs), default=0)
+        unbroken = self._stays_unbroken(v, depth)
+        if self._begins_a_layer(v, unbroken):
+            self.begins.add(v.index)
+            depth, unbroken = depth + 1, True
+        own = self._own(v, depth)
+        scaled = functools.reduce(int.__or__, (self.scaled.get(port, 0) for port in own), 0)
+        if v.index in self.begins:
+            before, scaled = None, 0
+        else:
+            before = self._common(v, own, depth)
+            scaled |= 1 << v.index if self._has(v, "parameter", "product") else 0
         for port in ports:
-            self.open[port] = _Layer(port, port, scales, self.made_of[port])
-            self.made_of[port] = frozenset({port})
+            self.depth[port], self.unbroken[port], self.scaled[port] = depth, unbroken, scaled
+            self.before[port] = before
+            self.height[port] = 0 if before is None else self.height[before] + 1
 
-    def _made_of(self, v: Vertex) -> frozenset[Port]:
-        if v.function is None:
-            return frozenset({Port(v.index)}) if v.kind == "data" else frozenset()
-        return frozenset().union(*(self.made_of[port] for port in v.inputs))
+    def _has(self, v: Vertex, *kinds: Origin) -> bool:
+        return any(self.origin[port] in kinds for port in v.inputs)
 
-    def _origin(self, v: Vertex) -> Origin:
-        if v.function is None:
-            if v.kind == "parameter":
-                return "parameter"
-            return "signal" if v.shape or self.all_scalar else "number"
-        given: list[Origin] = [self.origin[port] for port in v.inputs]
-        if "signal" in given or has_nodes(v):
-            return "signal"
-        contracts = operation(v) in CONTRACTIONS and self._uses_weight(given)
-        if contracts and ("constant" in given or "number" in given):
-            return "signal"
-        if contracts or "product" in given:
-            return "product"
-        if "parameter" in given:
-            return "parameter"
-        spreads = operation(v) in (*ELEMENTWISE, *STRUCTURAL)
-        scalar = all(not aval.shape for aval in v.outputs)
-        return "number" if scalar or (spreads and "constant" not in given) else "constant"
+    def _is_signal(self, port: Port) -> bool:
+        """Whether data have gone into a value, or a layer has made it of parameters."""
+        return self.origin[port] in ("signal", "product") and self.graph[port.vertex].kind != "data"
+
+    def _own(self, v: Vertex, depth: int) -> list[Port]:
+        """The inputs of the same depth that are made by some operation."""
+        return [p for p in v.inputs if self.depth[p] == depth and p in self.before]
+
+    def _begins_a_layer(self, v: Vertex, unbroken: bool) -> bool:
+        name = operation(v)
+        if is_marked(v):
+            return self._has(v, "parameter", "product")
+        given = [self.origin[port] for port in v.inputs]
+        if name in CONTRACTIONS:
+            return uses_weight(given)
+        if "signal" not in given or not self._has(v, "parameter"):
+            return False
+        if name not in JOINING:
+            return True
+        # A scale that neither follows a layer nor precedes one is a layer of its own.
+        scales = name in ELEMENTWISE and name not in SUMS and not unbroken
+        return scales and not self._meets(v) and not self._is_applied(v)
+
+    def _stays_unbroken(self, v: Vertex, depth: int) -> bool:
+        if operation(v) not in LINEAR:
+            return False
+        inner = [port for port in v.inputs if self._is_signal(port) and port in self.before]
+        return any(self.depth[p] < depth or self.unbroken[p] for p in inner)
+
+    def _meets(self, v: Vertex) -> bool:
+        """Whether a value comes to a weight operation as it is, but for biases and scales."""
+        todo, seen = [v], {v.index}
+        while todo:
+            for user in self._users(todo.pop()):
+                given = [self.origin[port] for port in user.inputs]
+                if operation(user) in CONTRACTIONS and uses_weight(given):
+                    return True
+                if operation(user) in LINEAR and user.index not in seen:
+                    seen.add(user.index)
+                    todo.append(user)
+        return False
+
+    def _is_applied(self, v: Vertex) -> bool:
+        """Whether a scaled factor is multiplied with what it was made of, as in a normalisation that
+        is written with its factor first."""
+        made_of = {self._chain(p)[0] for p in v.inputs if self._is_signal(p) and p in self.before}
+        port, users = Port(v.index), list(self._users(v))
+        while len(users) == 1 and operation(users[0]) in (*PRODUCTS, *STRUCTURAL):
+            others = [p for p in users[0].inputs if p != port and p in self.before]
+            if any(self._chain(p)[0] in made_of for p in others):
+                return True
+            port, users = Port(users[0].index), list(self._users(users[0]))
+        return False
+
+    def _users(self, v: Vertex) -> Iterator[Vertex]:
+        for o in range(len(v.outputs)):
+            yield from self.users.get(Port(v.index, o), ())
+
+    # ---- what a value has to pass ----------------------------------------------------------------
+
+    def _common(self, v: Vertex, own: Sequence[Port], depth: int) -> Port | None:
+        """The nearest port of this depth through which all of a value has come."""
+        others = [p for p in v.inputs if self._is_signal(p) and p not in own]
+        if others or not own:
+            return None
+        found: Port | None = own[0]
+        for port in own[1:]:
+            found = self._meeting(found, port)
+        return found
+
+    def _meeting(self, one: Port | None, other: Port | None) -> Port | None:
+        while one != other:
+            if one is None or other is None:
+                return None
+            if self.height[one] >= self.height[other]:
+                one = self.before[one]
+            else:
+                other = self.before[other]
+        return one
+
+    def _chain(self, port: Port) -> list[Port]:
+        """What a value has passed since its layer began, and the value itself."""
+        chain, at = [port], self.before[port]
+        while at is not None:
+            chain.append(at)
+            at = self.before[at]
+        return chain[::-1]
+
+    # ---- what layers hand on ---------------------------------------------------------------------
+
+    def _handed_on(self) -> Iterator[Port]:
+        """What deeper layers read."""
+        for port, users in self.users.items():
+            if port not in self.before or not self._is_signal(port):
+                continue
+            if self.origin[port] == "product":  # as a weight it is no value of a layer
+                users = [user for user in users if not self._has(user, "signal")]
+            deeper = any(self._depth_of(user) > self.depth[port] for user in users)
+            if is_marked(self.graph[port.vertex]) or (deeper and not self._is_private(port)):
+                yield port
+
+    def _depth_of(self, v: Vertex) -> int:
+        return self.depth[Port(v.index)]
+
+    def _is_private(self, port: Port) -> bool:
+        """Whether a value is read as a part of one sum or product alone, or each slice of it is."""
+        users = self.users.get(port, [])
+        if port in self.roots or not users:
+            return False
+        if len(users) > 1:
+            return all(operation(v) in SLICES and self._is_kept_private(v) for v in users)
+        (user,) = users
+        if user.index in self.begins or is_marked(user):
+            return False
+        merges = sum(self._is_signal(p) for p in user.inputs) > 1
+        if merges and operation(user) not in GATHERING:
+            return True
+        return self._is_kept_private(user)
+
+    def _is_kept_private(self, v: Vertex) -> bool:
+        results = (Port(v.index, o) for o in range(len(v.outputs)))
+        return all(self._is_private(port) for port in results if port in self.users)
+
+    def _nodes_of(self, port: Port) -> Iterator[Port]:
+        """Where the value node behind a value is."""
+        chain = self._chain(port)
+        base = chain[0]
+        v = self.graph[base.vertex]
+        if is_marked(v):
+            yield base
+        elif v.index in self.begins:
+            yield self._with_scales(chain)
+        elif operation(v) in GATHERING or _is_stack(v):
+            for part in v.inputs:
+                if part in self.before and self._is_signal(part):
+                    yield from self._nodes_of(part)
+        elif self.depth[base] and self._is_made_here(v):
+            yield self._with_bias(chain)
+
+    def _is_made_here(self, v: Vertex) -> bool:
+        """Whether a value is more than a reshaped part of a shallower one."""
+        return v.index in self.begins or operation(v) not in (*STRUCTURAL, *SLICES)
+
+    def _with_scales(self, chain: Sequence[Port]) -> Port:
+        """The end of a layer that a weight operation begins: behind biases and normalisations."""
+        end = chain[0]
+        for port in chain[1:]:
+            if operation(self.graph[port.vertex]) not in LINEAR:
+                break
+            if self.scaled[port] != self.scaled[end]:
+                end = port
+        return end
+
+    def _with_bias(self, chain: Sequence[Port]) -> Port:
+        """The end of a layer at a sum of several: behind a bias that follows directly."""
+        end = chain[0]
+        for port in chain[1:]:
+            v = self.graph[port.vertex]
+            if operation(v) not in SUMS or not self._has(v, "parameter") or end not in v.inputs:
+                break
+            end = port
+        return end
 
 
-def has_nodes(v: Vertex) -> bool:
-    """Whether a vertex is marked, or has marks inside."""
-    return is_marked(v) or is_stacked(v)
-
-
-def operation(v: Vertex) -> str:
-    return v.function.primitive if isinstance(v.function, Equation) else v.name
-
-
-def _scalar_tail(graph: Graph) -> set[int]:
-    """The vertices from which only scalars lead to the output: sums of losses and penalties."""
-    inner = {v.index for v in graph.active}
-    if all(v.shape == () for v in graph.active):
-        return set()
-    tail: set[int] = set()
-    for v in reversed(graph.active):
-        users = [user.index for user in graph.users(v) if user.index in inner]
-        if all(aval.shape == () for aval in v.outputs) and tail.issuperset(users):
-            tail.add(v.index)
-    return tail
-
-
-def _before(graph: Graph, ends: set[Port]) -> set[int]:
-    """The vertices after which a layer still ends."""
-    ending = {port.vertex for port in ends}
-    before: set[int] = set()
-    for edge in reversed(graph.edges):
-        if edge.user in ending or edge.user in before:
-            before.add(edge.source.vertex)
-    return before
+def _is_stack(v: Vertex) -> bool:
+    """Whether a vertex stacks the results of the steps of a loop that was written out."""
+    return v.name.endswith("/stack")
