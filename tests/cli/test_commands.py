@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 from dendrax.cli import main
 from dendrax.cli._main import app
 from dendrax.cli._measurements import show_table
-from dendrax.experiments import PARTS
-from dendrax.experiments._tables import all_tables
-from tests.experiments.findings import everything
+from dendrax.paper import PARTS
+from dendrax.paper._tables import all_tables
+from tests.paper.findings import everything
 
 # Whoever runs the tests in the background may ignore Ctrl-C, and so would the command.
 HEED = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
@@ -121,7 +121,7 @@ def test_problems_of_data_and_disk_are_named(small, dendrax, tmp_path, monkeypat
     def fail(self, parts, console):
         raise kind(text)
 
-    monkeypatch.setattr("dendrax.experiments.Paper.run", fail)
+    monkeypatch.setattr("dendrax.paper.Paper.run", fail)
     shown = dendrax("paper", "table1", "--quick", "--out", tmp_path)
     assert shown == (1, "", f"dendrax: {text}\n")
 

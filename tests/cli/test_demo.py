@@ -7,13 +7,13 @@ import pytest
 from rich.console import Console
 
 from dendrax.cli._measurements import show_claims, show_table
-from dendrax.experiments import _published as published
-from dendrax.experiments._brief import relative
-from dendrax.experiments._claims import Claim
-from dendrax.experiments._run import progress_line
-from dendrax.experiments._store import Cell
-from dendrax.experiments._story import INTRODUCTION, OPENING, all_chapters
-from tests.experiments import findings as made
+from dendrax.paper import _published as published
+from dendrax.paper._brief import relative
+from dendrax.paper._claims import Claim
+from dendrax.paper._run import progress_line
+from dendrax.paper._store import Cell
+from dendrax.paper._story import INTRODUCTION, OPENING, all_chapters
+from tests.paper import findings as made
 
 RULES = ("BP", "Z-IL", "IL", "BP, dendrax", "FixedPrediction", "ErrorPC", "IncrementalPC")
 
@@ -33,9 +33,9 @@ def measured():
 def demo(dendrax, monkeypatch, tmp_path):
     """The command with findings that take no time."""
     cells = [Cell(f.kind, f.name, f.settings, lambda work, f=f: f.result) for f in measured()]
-    monkeypatch.setattr("dendrax.experiments.Paper.missing", lambda self: [])
+    monkeypatch.setattr("dendrax.paper.Paper.missing", lambda self: [])
     monkeypatch.setattr(
-        "dendrax.experiments.Paper.cells",
+        "dendrax.paper.Paper.cells",
         lambda self, part: cells if part in ("demo", "training") else [],
     )
 

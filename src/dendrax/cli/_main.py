@@ -85,7 +85,7 @@ def demo(out: Out = pathlib.Path("dendrax-demo"), seed: Seed = 0) -> None:
     it all: an explorer in which errors run through a network's graph, tables and plots.
     """
     from dendrax.cli import _demo
-    from dendrax.experiments import Library, Paper
+    from dendrax.paper import Library, Paper
 
     _demo.run(Paper(out, Library(full=False), quick=True, seed=seed))
 
@@ -111,7 +111,7 @@ def paper(
     if quick and data_dir is not None:
         raise typer.BadParameter("--quick uses the data that ship with dendrax: no --data-dir.")
     from dendrax.cli import _paper
-    from dendrax.experiments import Library, Paper
+    from dendrax.paper import Library, Paper
 
     chosen = PAPER_PARTS if part == "all" else (part,)
     shown = (*chosen, "playing") if "training" in chosen else chosen

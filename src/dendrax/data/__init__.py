@@ -1,8 +1,5 @@
 """Data to learn from. What ships with the package needs no download."""
 
-from dendrax.data._atari import GAMES as GAMES
-from dendrax.data._atari import Atari as Atari
-from dendrax.data._atari import has_atari as has_atari
 from dendrax.data._cifar10 import cifar10 as cifar10
 from dendrax.data._fashion_mnist import fashion_mnist as fashion_mnist
 from dendrax.data._image_folder import ImageFolder as ImageFolder

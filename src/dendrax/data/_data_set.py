@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from dendrax.data._arguments import expanded
 from dendrax.data._files import BadFile
-from dendrax.support import complain
+from dendrax.support import complain, expanded
 
 T = TypeVar("T")
 DataDir = str | os.PathLike[str] | None

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dendrax.data._arguments import integer
 from dendrax.data._data_set import DataDir, DataSet, Form, load
 from dendrax.data._files import BadFile, from_zip, names_in_zip
 from dendrax.data._pillow import photograph
-from dendrax.support import public
+from dendrax.support import integer, public
 
 # Of the twenty files, one after the other.
 SHA256 = "d625818dacf79cc40ced71ff12f1d4955c3d2655ae4b047b3c93b1819cb8f3fe"

@@ -21,8 +21,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from dendrax.data._arguments import integer
-from dendrax.support import complain, is_ours, public
+from dendrax.support import complain, integer, is_ours, public
 from dendrax.train._watchdog import RESUME, explain_aborts, leave, watching
 
 COORDINATOR = "DENDRAX_COORDINATOR"  # host:port of process 0

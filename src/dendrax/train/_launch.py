@@ -14,8 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from dendrax.data._arguments import integer
-from dendrax.support import complain, public
+from dendrax.support import complain, integer, public
 from dendrax.train._distributed import COORDINATOR, LOOPBACK, NUM_PROCESSES, PROCESS_ID
 from dendrax.train._interrupt import SIGNALS
 

@@ -9,8 +9,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dendrax.data._arguments import expanded
-from dendrax.support import CHECKPOINT_NAMES, CheckpointName, complain, one_of, public, warn
+from dendrax.support import (
+    CHECKPOINT_NAMES,
+    CheckpointName,
+    complain,
+    expanded,
+    one_of,
+    public,
+    warn,
+)
 from dendrax.train._checkpoint import Checkpoints
 from dendrax.train._folder import fixed_settings, read_about
 from dendrax.train._task import take_apart

@@ -9,10 +9,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from dendrax.data._arguments import positive
 from dendrax.named import Named, call_named, check_settings, find_named
 from dendrax.rules import Rule
-from dendrax.support import complain, in_short, shortened
+from dendrax.support import complain, in_short, positive, shortened
 
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "sgd": optax.sgd,

@@ -30,7 +30,6 @@ from typing import Any
 
 import jax
 
-from dendrax.data._arguments import expanded
 from dendrax.named import (
     Named,
     check_keys,
@@ -45,6 +44,7 @@ from dendrax.support import (
     VERTICES,
     Vertices,
     complain,
+    expanded,
     in_short,
     is_ours,
     is_special,
