@@ -16,6 +16,7 @@ GROUPS = {
     ),
     "tests/data/test_full_sets.py": ("of full data sets", "dendrax data names the commands"),
     "pyright is not installed": ("of types", 'pip install "pyright[nodejs]", or make lint'),
+    "mpiexec and mpi4py": ("of several processes", "pip install mpich mpi4py"),
     "could not import 'ale_py'": ("of Atari games", "pip install ale-py"),
 }
 

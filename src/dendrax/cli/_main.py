@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 import dendrax
-from dendrax.cli._group import Commands, completer
+from dendrax.cli._group import ANY_CLUSTER, Commands, TrainCommand, completer
 from dendrax.support import (
     DATA_NAMES,
     MODEL_NAMES,
@@ -222,7 +222,7 @@ def data(data_dir: DataDir = None) -> None:
     _data.run(data_dir)
 
 
-@app.command()
+@app.command(cls=TrainCommand)
 def train(
     plan: Annotated[
         pathlib.Path | None, typer.Argument(help="A TOML file; options override it.")
@@ -304,8 +304,21 @@ def train(
     ),
     resume: Annotated[bool, _switch("--resume", "Go on with the run in that folder.")] = False,
     cluster: Annotated[
-        bool, _switch("--cluster", "One process of many; the cluster says which.")
-    ] = False,
+        str | None,
+        _usually(
+            "one process",
+            "One process of many, and its launcher says which: slurm, ompi, ..., or mpi4py. Alone "
+            "(without METHOD): found out by JAX.",
+            metavar="[METHOD]",
+        ),
+    ] = None,
+    coordinator: Annotated[
+        str | None, _usually("one process", "Without a launcher: HOST:PORT of process 0.")
+    ] = None,
+    num_processes: Annotated[int | None, _usually("1", "With --coordinator: how many.")] = None,
+    process_id: Annotated[
+        int | None, _usually("0", "With --coordinator: which this is, from 0.")
+    ] = None,
 ) -> None:
     """Train a model by any rule, on all devices; stop and resume it at any time.
 
@@ -314,6 +327,8 @@ def train(
     dendrax train plan.toml --out runs/one
 
     dendrax train --resume --out runs/one
+
+    srun dendrax train plan.toml --out runs/one --resume --cluster
 
     The folder gets metrics.jsonl (a JSON object per line), curves.svg, and checkpoints: the last
     ones and the best. Ctrl-C saves and exits. Killed at any moment and resumed, a run ends with the
@@ -325,28 +340,14 @@ def train(
     named = {name: given[name] for name in ("model", "data", "rule", "optimizer", "schedule")}
     named["vertices"] = vertices
     settings = {name: given[name] for name in _SETTINGS}
-    _train.run(plan, named, settings, out=out, resume=resume, cluster=cluster)
+    names = ("coordinator", "num_processes", "process_id")
+    peers = {name: given[name] for name in names if given[name] is not None}
+    if cluster is not None:
+        peers["method"] = None if cluster == ANY_CLUSTER else cluster
+    _train.run(plan, named, settings, out=out, resume=resume, peers=peers)
 
 
 _SETTINGS = (
     *("epochs", "steps", "batch_size", "seed", "evaluate_every", "checkpoint_every", "log_every"),
     *("keep", "patience", "monitor", "mode", "nonfinite", "sharding", "chunks", "micro_batches"),
 )
-
-
-@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-def launch(
-    command: Annotated[list[str], typer.Argument(help="The program and its arguments.")],
-    processes: Annotated[int, typer.Option("--processes", "-n", help="How many.", min=1)] = 2,
-) -> None:
-    """Run a command in several processes of this machine that form one run.
-
-    dendrax launch -n 2 dendrax train plan.toml --out runs/one
-
-    dendrax launch -n 2 python script.py
-
-    A script calls dendrax.train.connect() first. If a process dies, the others are stopped.
-    """
-    from dendrax.cli import _train
-
-    _train.launch(processes, command)
