@@ -9,11 +9,10 @@ import pytest
 
 from dendrax import BP, IL, ZIL, IncrementalPC
 from dendrax.models import MLP, digest
-from dendrax.paper._checkpoint import load_arrays, save_arrays
 from dendrax.paper._courses import Course
 from dendrax.paper._library import Samples
 from dendrax.paper._store import Work
-from dendrax.paper._training import training_cells
+from dendrax.paper._training import _read_points, training_cells
 
 RULES = {
     "BP": None,
@@ -73,28 +72,25 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(course, tmp_path, rule)
 
     with pytest.raises(KeyboardInterrupt):
         cell(course, rule).measure(Work(tmp_path / "parts", stop))
-    assert (tmp_path / "parts" / "run.npz").is_file()
+    assert (tmp_path / "parts" / "checkpoints" / "20").is_dir()
     rest = points(course, rule, tmp_path / "parts")
     assert hashes(rest) == hashes(whole)
     assert [p["loss"] for p in rest] == [p["loss"] for p in whole]
 
 
-def test_a_damaged_checkpoint_means_a_new_start(course, tmp_path):
+@pytest.mark.parametrize("name", ["state", "record"])
+def test_a_damaged_checkpoint_means_a_new_start(course, tmp_path, name):
     whole = points(course, "BP", tmp_path)
-    path = tmp_path / "run.npz"
-    for content in (b"no archive", path.read_bytes()[:200]):
-        path.write_bytes(content)
-        assert hashes(points(course, "BP", tmp_path)) == hashes(whole)
+    for file in (tmp_path / "checkpoints" / "40" / name).rglob("*"):
+        if file.is_file():
+            file.write_bytes(file.read_bytes()[:20])
+    assert hashes(points(course, "BP", tmp_path)) == hashes(whole)
 
 
-def test_a_checkpoint_of_another_model_is_not_loaded(tmp_path):
-    path = tmp_path / "run.npz"
-    save_arrays(path, [np.ones(3, np.float32)], [])
-    assert load_arrays(path, [np.zeros(3, np.float32)]) is not None
-    assert load_arrays(path, [np.zeros(4, np.float32)]) is None
-    assert load_arrays(path, [np.zeros(3, np.float16)]) is None
-    assert load_arrays(path, [np.zeros(3, np.float32)] * 2) is None
-    assert load_arrays(tmp_path / "none.npz", []) is None
+def test_notes_that_are_no_curve():
+    for notes in (None, [{"colour": "red"}], [3]):
+        with pytest.raises(ValueError, match="no points of a curve"):
+            _read_points(notes)
 
 
 def test_every_pass_shows_every_sample_once(course):

@@ -17,10 +17,9 @@ import pytest
 
 from dendrax import train
 from dendrax.train import _checkpoint
-from dendrax.train._checkpoint import Checkpoints, Damaged
-from dendrax.train._checksum import checksum_of_record, checksums
+from dendrax.train._checkpoint import Checkpoints, Damaged, checksum_of_record, checksums
 from dendrax.train._orbax import quiet
-from dendrax.train._progress import Progress
+from dendrax.train._progress import read_progress
 from tests.train.cases import bits, contents, fit, network
 
 
@@ -95,9 +94,9 @@ def test_the_best_of_what_is_repeated_is_set_aside(run, finished):
 
 def test_a_checkpoint_older_than_the_newest_is_not_passed_over(tmp_path):
     checkpoints = Checkpoints(tmp_path / "last", 3)
-    checkpoints.save(5, {"a": jnp.ones(3)}, Progress())
+    checkpoints.save(5, {"a": jnp.ones(3)}, {})
     with pytest.raises(ValueError, match=r"a checkpoint after 5 updates, so that none after 4"):
-        checkpoints.save(4, {"a": jnp.ones(3)}, Progress())
+        checkpoints.save(4, {"a": jnp.ones(3)}, {})
     assert checkpoints.steps() == [5]
 
 
@@ -176,7 +175,7 @@ def test_the_checkpoint_of_another_model_is_refused(run):
 def test_a_record_with_another_number_is_damaged(run, finished):
     record = run / "last" / "24" / "record" / "metadata"
     content = json.loads(record.read_text())
-    content["progress"]["best"] *= 2
+    content["notes"]["best"] *= 2
     record.write_text(json.dumps(content))
     with pytest.warns(UserWarning, match=r"last/24 is damaged: the checksum of its record differs"):
         assert bits(fit(run, resume=True).model) == finished[1]
@@ -195,26 +194,27 @@ def rewrite_record(run, step, change):
     "change",
     [
         lambda record: record.pop("step"),
+        lambda record: record.pop("run"),
         lambda record: record.pop("arrays"),
         lambda record: record.pop("checksums"),
-        lambda record: record.pop("progress"),
+        lambda record: record.pop("notes"),
         lambda record: record.update(step="24"),
         lambda record: record.update(run=[]),
         lambda record: record.update(arrays=[["a"]]),
         lambda record: record.update(arrays={"a": "b"}),
-        lambda record: record["progress"].pop("since"),
-        lambda record: record["progress"].update(other=1),
-        lambda record: record["progress"].update(losses="abc"),
-        lambda record: record["progress"].update(best="abc"),
-        lambda record: record["progress"].update(best_step=None),
-        lambda record: record["progress"].update(since=-1),
-        lambda record: record["progress"].update(losses=[10**400]),
-        lambda record: record["progress"].update(skipped=0.5),
+        lambda record: record["notes"].pop("since"),
+        lambda record: record["notes"].update(other=1),
+        lambda record: record["notes"].update(losses="abc"),
+        lambda record: record["notes"].update(best="abc"),
+        lambda record: record["notes"].update(best_step=None),
+        lambda record: record["notes"].update(since=-1),
+        lambda record: record["notes"].update(losses=[10**400]),
+        lambda record: record["notes"].update(skipped=0.5),
     ],
 )
 def test_an_edited_record_is_damaged(run, change):
     rewrite_record(run, 24, change)
-    checkpoints = Checkpoints(run / "last", 3)
+    checkpoints = Checkpoints(run / "last", 3, read_notes=read_progress)
     with pytest.raises(Damaged, match=r"its (record|progress) "):
         checkpoints._record(24)
     checkpoints.close()
@@ -237,13 +237,6 @@ def test_the_checkpoint_of_another_run_is_refused(run, tmp_path):
     assert contents(run) == before
     with pytest.raises(ValueError, match=r"last/24 is the checkpoint of another run"):
         train.load(run, network(), which="last")
-
-
-def test_a_checkpoint_that_does_not_say_of_which_run_it_is_is_read(run, finished):
-    """They did not, once."""
-    for step in (15, 20, 24):
-        rewrite_record(run, step, lambda record: record.pop("run"))
-    assert bits(fit(run, resume=True).model) == finished[1]
 
 
 def test_the_best_checkpoint_of_another_run_is_refused(run, tmp_path):
@@ -369,10 +362,19 @@ def test_checksums_see_every_bit(dtype):
     assert checksum != checksums({"a": jnp.asarray(changed)})
 
 
+def test_notes_are_read_and_a_state_made_of_them(tmp_path):
+    """As the agent does it, whose arrays have the sizes that its notes tell."""
+    checkpoints = Checkpoints(tmp_path, 1, read_notes=lambda notes: notes["size"])
+    checkpoints.save(1, {"a": jnp.ones(3)}, {"size": 3})
+    found, problems = checkpoints.load(lambda size: {"a": jnp.zeros(size)})
+    assert not problems and found.notes == 3 and (found.state["a"] == 1).all()
+    checkpoints.close()
+
+
 def test_random_keys_are_kept(tmp_path):
     checkpoints = Checkpoints(tmp_path, 1)
     state = {"key": jax.random.key(3), "n": jnp.arange(3)}
-    checkpoints.save(1, state, Progress())
+    checkpoints.save(1, state, {})
     found, problems = checkpoints.load(state)
     assert not problems
     assert (jax.random.key_data(found.state["key"]) == jax.random.key_data(state["key"])).all()

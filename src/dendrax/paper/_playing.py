@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -61,7 +63,7 @@ def _cell(settings: QSettings, name: str, rule: Rule | None, seed: int) -> Cell:
             work.on_progress(point.step / settings.steps, text)
 
         work.folder.mkdir(parents=True, exist_ok=True)
-        checkpoint = work.folder / "agent.npz"
+        checkpoint = work.folder / "agent"
         _remove_damaged(checkpoint, rule)
         curve = train(settings, rule=rule, seed=seed, progress=report, checkpoint=checkpoint)
         return {
@@ -75,11 +77,11 @@ def _cell(settings: QSettings, name: str, rule: Rule | None, seed: int) -> Cell:
 
 def _remove_damaged(checkpoint: pathlib.Path, rule: Rule | None) -> None:
     """What cannot be gone on from is done anew."""
-    try:
-        if checkpoint.exists():
+    with contextlib.suppress(FileNotFoundError):
+        try:
             load(checkpoint, rule=rule)
-    except ValueError:
-        checkpoint.unlink()
+        except ValueError:
+            shutil.rmtree(checkpoint)
 
 
 def _random_cell(settings: QSettings, episodes: int, seed: int) -> Cell:

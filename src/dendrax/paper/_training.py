@@ -8,7 +8,7 @@ it are those of an uninterrupted run.
 
 from __future__ import annotations
 
-import pathlib
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,10 +21,10 @@ import optax
 
 import dendrax
 from dendrax.models import digest
-from dendrax.paper._checkpoint import load_arrays, save_arrays
 from dendrax.paper._courses import Course
 from dendrax.paper._store import Cell, Work
 from dendrax.rules import Rule
+from dendrax.train import Checkpoints
 
 EVALUATED = 500  # samples at a time
 
@@ -63,15 +63,19 @@ def _cell(course: Course, name: str, seed: int) -> Cell:
 
     def measure(work: Work) -> Mapping[str, Any]:
         with jax.enable_x64(False):
-            return {"points": [asdict(p) for p in _learn(course, name, seed, work)]}
+            kept = Checkpoints(work.folder / "checkpoints", keep=1, read_notes=_read_points)
+            with contextlib.closing(kept):
+                return {"points": [asdict(p) for p in _learn(course, name, seed, work, kept)]}
 
     return Cell("training", f"{course.name}, {name}, seed {seed}", settings, measure)
 
 
-def _learn(course: Course, name: str, seed: int, work: Work) -> Iterator[Point]:
+def _learn(
+    course: Course, name: str, seed: int, work: Work, checkpoints: Checkpoints
+) -> Iterator[Point]:
     """The points of the curve, those of an earlier, interrupted run first."""
     length = course.length(name)
-    state, points = _resume(work.folder, _start(course, name, seed))
+    state, points = _resume(checkpoints, _start(course, name, seed))
     yield from points
     runner = _Runner(course, name)
     runner.warm_up(state, seed)
@@ -82,7 +86,7 @@ def _learn(course: Course, name: str, seed: int, work: Work) -> Iterator[Point]:
         spent = seconds + (points[-1].seconds if points else 0.0)
         accuracy, energy = runner.accuracy(state.model), runner.energy(state.model)
         points.append(Point(int(stop), spent, loss, accuracy, energy, digest(state.model)))
-        save_arrays(work.folder / "run.npz", state, [asdict(point) for point in points])
+        checkpoints.save(int(stop), state, [asdict(point) for point in points])
         work.on_progress(
             int(stop) / length, f"{100 * accuracy:.1f} % after {stop} of {length} updates"
         )
@@ -94,12 +98,18 @@ def _start(course: Course, name: str, seed: int) -> State:
     return State(model, course.optimizer(name).init(model))
 
 
-def _resume(folder: pathlib.Path, start: State) -> tuple[State, list[Point]]:
-    found = load_arrays(folder / "run.npz", start)
-    if found is None:
-        return start, []
-    state, points = found
-    return state, [Point(**point) for point in points]
+def _resume(checkpoints: Checkpoints, start: State) -> tuple[State, list[Point]]:
+    """What cannot be gone on from is done anew."""
+    found, problems = checkpoints.load(start)
+    checkpoints.set_aside(problems)
+    return (start, []) if found is None else (found.state, found.notes)
+
+
+def _read_points(notes: Any) -> list[Point]:
+    try:
+        return [Point(**point) for point in notes]
+    except TypeError:
+        raise ValueError("it has no points of a curve.") from None
 
 
 class _Runner:

@@ -8,6 +8,7 @@ with _require_extra("dendrax.train", "train"):
 
 from dendrax.train._bar import Bar as Bar
 from dendrax.train._bar import bar as bar
+from dendrax.train._checkpoint import Checkpoints as Checkpoints
 from dendrax.train._distributed import INTERRUPTED as INTERRUPTED
 from dendrax.train._distributed import connect as connect
 from dendrax.train._distributed import has_peers as has_peers

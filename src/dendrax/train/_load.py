@@ -20,6 +20,7 @@ from dendrax.support import (
 )
 from dendrax.train._checkpoint import Checkpoints
 from dendrax.train._folder import fixed_settings, read_about
+from dendrax.train._progress import read_progress
 from dendrax.train._task import take_apart
 from dendrax.train._update import State
 
@@ -55,7 +56,7 @@ def load(
     """
     one_of("which", which, CHECKPOINT_NAMES)
     place = expanded("folder", folder)
-    checkpoints = Checkpoints(place / which, keep=1, run=_run_in(place))
+    checkpoints = Checkpoints(place / which, keep=1, run=_run_in(place), read_notes=read_progress)
     learned, parts = take_apart(model)
     like = State(jax.tree.map(jnp.asarray, learned), jax.tree.map(jnp.asarray, state), None, None)
     only = (".learned",) if state is None else (".learned", ".kept")

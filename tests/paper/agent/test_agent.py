@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import dendrax
 from dendrax.models import squared_error_loss
 from dendrax.paper._atari import GAMES
 from dendrax.paper.agent import Agent, QSettings, load, random_score, save, train, transitions
+from dendrax.train._checkpoint import checksum_of_record
 from tests.compare import same
 
 pytest.importorskip("ale_py")
@@ -36,7 +38,7 @@ def _played(steps, settings=QUICK, **options):
 
 
 def _memory(agent):
-    return agent.replay.arrays()
+    return agent.replay.arrays(), agent.replay.progress
 
 
 def test_everything_follows_from_the_seed():
@@ -66,27 +68,27 @@ def test_il_is_another_agent():
 def test_an_interrupted_agent_goes_on_identically(tmp_path, game, steps):
     settings = QSettings(**{**QUICK.__dict__, "game": game})
     whole, part = _played(400, settings), _played(steps, settings)
-    save(part, tmp_path / "agent.npz")
+    save(part, tmp_path / "agent")
     part.play(5)  # what happens to the old one does not matter
-    continued = load(tmp_path / "agent.npz")
+    continued = load(tmp_path / "agent")
     continued.play(400 - steps)
     assert continued.step == whole.step and same(continued.state, whole.state)
     assert same(_memory(continued), _memory(whole))
     assert continued.game.state() == whole.game.state()
     np.testing.assert_array_equal(continued.window, whole.window)
     np.testing.assert_array_equal(continued.evaluate(), whole.evaluate())
-    assert [path.name for path in tmp_path.iterdir()] == ["agent.npz"]
+    assert [path.name for path in (tmp_path / "agent").iterdir()] == [str(steps)]
 
 
 @pytest.mark.slow
 def test_bfloat16_is_saved_too(tmp_path):
     agent = _played(60, QSettings(**{**QUICK.__dict__, "dtype": "bfloat16"}))
-    save(agent, tmp_path / "agent.npz")
-    assert same(load(tmp_path / "agent.npz").state, agent.state)
+    save(agent, tmp_path / "agent")
+    assert same(load(tmp_path / "agent").state, agent.state)
 
 
 def test_an_interrupted_run_goes_on_identically(tmp_path):
-    path, heard = tmp_path / "run.npz", []
+    path, heard = tmp_path / "run", []
     whole = train(QUICK, progress=heard.append)
     assert [point.step for point in heard] == whole.steps.tolist() == [0, 300, 600]
     assert whole.scores.shape == (3, 2) and whole.means.shape == (3,)
@@ -101,129 +103,93 @@ def test_an_interrupted_run_goes_on_identically(tmp_path):
     assert same(train(QUICK, checkpoint=path), whole)  # nothing is left to do
     longer = train(QSettings(**{**QUICK.__dict__, "steps": 700}), checkpoint=path)
     assert longer.steps.tolist() == [0, 300, 600, 700]
-    problem = r"train: .*run.npz holds a run of 700 steps, and steps=600\.\n.*Ask for more"
+    problem = r"train: .*run holds a run of 700 steps, and steps=600\.\n.*Ask for more"
     with pytest.raises(ValueError, match=problem):
         train(QUICK, checkpoint=path)
 
 
-def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
-    path, agent = tmp_path / "agent.npz", _played(30)
-    save(agent, path)
-    before = path.read_bytes()
-
-    def full(*args, **kwargs):
-        raise OSError("no space left")
-
-    monkeypatch.setattr("os.replace", full)
-    with pytest.raises(OSError, match="no space"):
-        save(agent, path)
-    assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
-
-
-def test_the_wrong_file(tmp_path):
-    path = tmp_path / "run.npz"
+def test_another_agent_is_not_gone_on_from(tmp_path):
+    path = tmp_path / "run"
     save(_played(30), path)
-    with pytest.raises(ValueError, match=r"load: this agent learned by ZIL\(.*\), and rule is BP"):
+    with pytest.raises(ValueError, match=r"has rule = .ZIL\(.*\)., and this run has .BP"):
         load(path, rule=dendrax.BP())
-    with pytest.raises(ValueError, match=r"train: .* another seed or other settings"):
+    with pytest.raises(ValueError, match=r"run/30 is the checkpoint of another run: it has seed"):
         train(QUICK, seed=3, checkpoint=path)
-    with pytest.raises(FileNotFoundError, match=r"load: there is no file .*nowhere"):
-        load(tmp_path / "nowhere.npz")
-    with pytest.raises(FileNotFoundError, match="load: there is no file"):
-        load(tmp_path)
+    with pytest.raises(ValueError, match=r"of another run: it has window = 4, and this run has 5"):
+        train(QSettings(**{**QUICK.__dict__, "window": 5}), checkpoint=path)
+    with pytest.raises(ValueError, match=r"after 30 updates, so that none after 20"):
+        save(_played(20), path)
+    for nowhere in (tmp_path / "nowhere", tmp_path):
+        with pytest.raises(FileNotFoundError, match=r"load: there is no agent in "):
+            load(nowhere)
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    path = tmp_path_factory.mktemp("saved") / "agent.npz"
+    path = tmp_path_factory.mktemp("saved") / "agent"
     save(_played(30), path)
     return path
 
 
-def _refused(path):
-    problem = rf"load: {re.escape(str(path))} holds no whole agent(?s:.*)Delete it, and train anew"
+@pytest.fixture
+def copy(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "agent")
+
+
+def _refused(path, why=""):
+    problem = rf"load: {re.escape(str(path))} holds no whole agent(?s:.*){why}(?s:.*)train anew"
     with pytest.raises(ValueError, match=problem):
         load(path)
 
 
-def test_damaged_files(saved, tmp_path):
-    content, path = saved.read_bytes(), tmp_path / "agent.npz"
-    for part in (b"", b"noise", content[:5000], content[:-1], content[1:]):
-        path.write_bytes(part)
-        _refused(path)
+def test_damaged_files(copy):
+    for file in (copy / "30" / "state").rglob("d/*"):
+        file.write_bytes(file.read_bytes()[:-20])
+    _refused(copy, "its state cannot be read")
 
 
-def test_one_bit_is_noticed_or_does_no_harm(saved, tmp_path):
-    """Some bits of an archive mean nothing, such as those of its dates."""
-    content, path, draw = saved.read_bytes(), tmp_path / "agent.npz", np.random.default_rng(0)
-    harmless = 0
-    for place in draw.integers((0, len(content) - 3000), len(content), (20, 2)).ravel():
-        spoilt = bytearray(content)
-        spoilt[place] ^= 1 << draw.integers(8)
-        path.write_bytes(spoilt)
-        try:
-            assert same(load(path).state, load(saved).state)
-            harmless += 1
-        except ValueError as error:
-            assert "holds no whole agent" in str(error)
-    assert harmless < 20
-
-
-def test_foreign_files(tmp_path):
-    np.savez(tmp_path / "other.npz", a=np.zeros(3))
-    _refused(tmp_path / "other.npz")
-    np.save(tmp_path / "other.npy", np.zeros(3))
-    _refused(tmp_path / "other.npy")
-
-
-def _changed(**changes):
-    """Another description."""
-
-    def change(arrays):
-        description = {**json.loads(str(arrays[FORMAT])), **changes}
-        kept = {key: value for key, value in description.items() if value is not None}
-        return {FORMAT: np.asarray(json.dumps(kept))}
-
-    return change
-
-
-FORMAT = "dendrax.paper.agent/1"
 SPOILT = {
-    "no description": lambda arrays: {FORMAT: None},
-    "a list": lambda arrays: {FORMAT: np.asarray("[]")},
-    "no JSON": lambda arrays: {FORMAT: np.asarray("{")},
-    "no step": _changed(step=None),
-    "a negative step": _changed(step=-1),
-    "no seed": _changed(seed="one"),
-    "no updates": _changed(updates=1.5),
-    "more than known": _changed(colour="red"),
-    "other settings": _changed(settings={"colour": "red"}),
-    "wrong settings": _changed(settings={"window": -1}),
-    "no settings": _changed(settings=3),
-    "no generator": _changed(explorer={}),
-    "half a generator": _changed(drawer={"bit_generator": "PCG64"}),
-    "no model": lambda arrays: {"model/0": None},
-    "a small model": lambda arrays: {"model/0": arrays["model/0"][:-1]},
-    "a model of integers": lambda arrays: {"model/0": arrays["model/0"].view(np.int32)},
-    "a scalar": lambda arrays: {"optimizer/1": np.float32(1)},
-    "a short window": lambda arrays: {"window": arrays["window"][1:]},
-    "no console": lambda arrays: {"console": np.zeros(9, np.uint8)},
-    "half a memory": lambda arrays: {"replay/rewards": arrays["replay/rewards"][1:]},
-    "a wide memory": lambda arrays: {"replay/rewards": arrays["replay/rewards"].astype(float)},
-    "no progress": lambda arrays: {"replay/progress": np.zeros(1, np.int64)},
-    "a negative count": lambda arrays: {"replay/progress": np.array([-5, 0])},
-    "half a curve": lambda arrays: {"curve/steps": np.zeros(1, np.int64)},
+    "no notes": lambda notes: None,
+    "a list": lambda notes: [],
+    "no step": lambda notes: notes | {"step": None},
+    "a negative step": lambda notes: notes | {"step": -1},
+    "no seed": lambda notes: notes | {"seed": "one"},
+    "no updates": lambda notes: notes | {"updates": 1.5},
+    "other settings": lambda notes: notes | {"settings": {"colour": "red"}},
+    "wrong settings": lambda notes: notes | {"settings": {"window": -1}},
+    "no settings": lambda notes: notes | {"settings": 3},
+    "no generator": lambda notes: notes | {"explorer": {}},
+    "half a generator": lambda notes: notes | {"drawer": {"bit_generator": "PCG64"}},
+    "no console": lambda notes: notes | {"console": "00" * 9},
+    "a console of words": lambda notes: notes | {"console": "on"},
+    "no replay": lambda notes: notes | {"replay": [0]},
+    "a negative count": lambda notes: notes | {"replay": [-5, 0]},
+    "half a curve": lambda notes: notes | {"curve": {"steps": [0]}},
+    "a curve without scores": lambda notes: (
+        notes | {"curve": {"steps": [0], "scores": [], "weights": ["a"]}}
+    ),
 }
 
 
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
-def test_what_does_not_fit(saved, tmp_path, spoil):
-    with np.load(saved) as opened:
-        arrays = dict(opened)
-    arrays |= spoil(arrays)
-    kept = {name: array for name, array in arrays.items() if array is not None}
-    np.savez(tmp_path / "agent.npz", **kept)
-    _refused(tmp_path / "agent.npz")
+def test_notes_that_somebody_has_edited(copy, spoil):
+    file = copy / "30" / "record" / "metadata"
+    record = json.loads(file.read_text())
+    record["notes"] = spoil(record["notes"])
+    record["checksum"] = checksum_of_record(record)
+    file.write_text(json.dumps(record))
+    _refused(copy, "its notes are not those of an agent")
+
+
+def test_an_agent_of_another_size(copy):
+    """Its own settings say what its arrays must be."""
+    file = copy / "30" / "record" / "metadata"
+    record = json.loads(file.read_text())
+    record["notes"]["settings"]["hidden_size"] = 16
+    record["checksum"] = checksum_of_record(record)
+    file.write_text(json.dumps(record))
+    with pytest.raises(ValueError, match="another model or optimizer"):
+        load(copy)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 1.5, None, True])
@@ -236,8 +202,8 @@ def test_wrong_seeds(seed):
 
 
 def test_the_largest_seed_of_numpy(tmp_path):
-    save(Agent(QUICK, seed=np.uint32(2**32 - 1)), tmp_path / "agent.npz")
-    assert load(tmp_path / "agent.npz").seed == 2**32 - 1
+    save(Agent(QUICK, seed=np.uint32(2**32 - 1)), tmp_path / "agent")
+    assert load(tmp_path / "agent").seed == 2**32 - 1
 
 
 @pytest.mark.parametrize("steps", [-1, 1.5, "10"])
@@ -270,7 +236,7 @@ def test_a_lost_life_ends_an_episode():
     def ends(life_ends):
         options = {"life_ends": life_ends, "warmup": 1000}  # it only plays
         agent = _played(200, QSettings(**{**QUICK.__dict__, **options}))
-        return _memory(agent)["over"].sum()
+        return _memory(agent)[0]["over"].sum()
 
     assert ends(True) > ends(False)
 

@@ -83,6 +83,7 @@ def test_saved_and_restored():
     _fill(half, [part[:41] for part in episodes])
     copy = Replay(30, window=4, size=2)
     copy.restore({name: array.copy() for name, array in half.arrays().items()})
+    copy.progress = half.progress
     _fill(copy, [part[41:] for part in episodes])
     for name, array in whole.arrays().items():
         np.testing.assert_array_equal(copy.arrays()[name], array)
@@ -148,11 +149,11 @@ def test_what_is_forgotten_or_to_come_is_not_taken(outside):
 def test_arrays_of_another_replay_are_not_restored():
     replay, other = Replay(30, window=4, size=2), Replay(30, window=4, size=3)
     _fill(replay, _episodes(np.random.default_rng(0), 20))
-    problem = r"Replay\.restore: observations are uint8\(20, 3\) here, got uint8\(20, 2\)"
+    problem = r"Replay\.restore: observations are uint8\(30, 3\) here, got uint8\(30, 2\)"
     with pytest.raises(ValueError, match=problem):
         other.restore(replay.arrays())
     short = {**replay.arrays(), "rewards": np.zeros(1, np.float32)}
-    with pytest.raises(ValueError, match=r"rewards are float32\(20,\) here, got float32\(1,\)"):
+    with pytest.raises(ValueError, match=r"rewards are float32\(30,\) here, got float32\(1,\)"):
         Replay(30, window=4, size=2).restore(short)
     assert len(other) == 0
 

@@ -1,184 +1,127 @@
-"""An agent as one file: weights, optimizer, memory, generators and the console itself.
+"""An agent on disk: weights, optimizer, memory, generators and the console itself.
 
-The file is a plain `.npz`, without pickle; generators and settings are JSON inside it. It appears
-under its name only when it is whole, so a run that is killed while writing loses nothing.
+A folder of checkpoints as those of `dendrax.train`: arrays by orbax, with checksums; what is no
+array is in the notes. A run that is killed while it writes loses nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
-import json
+import functools
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import dendrax
-from dendrax.data._files import BadFile, from_npz, names_in_zip
 from dendrax.paper.agent._curve import Curve
 from dendrax.paper.agent._play import Agent
 from dendrax.paper.agent._q_learning import Rule
 from dendrax.paper.agent._settings import QSettings
-from dendrax.support import complain, integer, public, seed_number, write_atomically
+from dendrax.support import complain, integer, public
+from dendrax.train import Checkpoints
 
 Path: TypeAlias = str | os.PathLike[str]
-_FORMAT = "dendrax.paper.agent/1"
-_LEARNED = ("model", "target", "optimizer")
-
-
-class _Description(NamedTuple):
-    """What is not an array, as JSON holds it."""
-
-    settings: dict[str, Any]
-    rule: str
-    seed: int
-    step: int
-    updates: int
-    explorer: Mapping[str, Any]
-    drawer: Mapping[str, Any]
+_NO_NOTES = (ValueError, TypeError, LookupError, ArithmeticError)
 
 
 @public("dendrax.paper.agent.save")
 def save(agent: Agent, path: Path) -> None:
-    """Writes all of an agent to a file, in one atomic step.
+    """Writes all of an agent to a folder, in one atomic step.
 
     **Arguments:**
 
     - `agent`: at any moment between two calls of `play`.
-    - `path`: of the file, by custom `.npz`. A file of that name is replaced.
+    - `path`: the folder. It keeps the last save; an agent that has played less is refused there.
     """
-    arrays = _state_arrays(agent)
-    arrays |= {f"replay/{name}": value for name, value in agent.replay.arrays().items()}
-    arrays |= {f"curve/{name}": value for name, value in agent.curve._asdict().items()}
-    arrays |= {"window": agent.window, "console": np.frombuffer(agent.game.state(), np.uint8)}
-    description = json.dumps(_description(agent)._asdict())
-    _write(path, {_FORMAT: np.asarray(description), **arrays})
+    about = identity(agent.settings, agent.rule, agent.seed)
+    with contextlib.closing(Checkpoints(pathlib.Path(path), keep=1, run=about)) as checkpoints:
+        checkpoints.save(agent.step, _arrays(agent), _notes(agent))
 
 
 @public("dendrax.paper.agent.load")
-def load(path: Path, *, rule: Rule = dendrax.ZIL()) -> Agent:
+def load(
+    path: Path, *, rule: Rule = dendrax.ZIL(), about: Mapping[str, Any] | None = None
+) -> Agent:
     """Reads an agent. It goes on to the last bit as the saved one would have.
 
     **Arguments:**
 
     - `path`: what was given to `save`.
-    - `rule`: the rule that the agent learns by, which is code and not in the file.
+    - `rule`: the rule that the agent learns by, which is code and not in the folder.
+    - `about`: what else is known of the agent: another one is refused.
 
     **Returns:**
 
     An `Agent`.
     """
-    file = pathlib.Path(path)
-    if not file.is_file():
-        problem = f"there is no file {file}."
-        raise complain(FileNotFoundError, problem, remedy="Write one with save.")
-    with _whole(file):
-        arrays = _read(file)
-        description = _described(arrays)
-        settings = QSettings(**description.settings)
-    _check_rule(description.rule, rule)
-    agent = Agent(settings, rule=rule, seed=description.seed)
-    with _whole(file):
-        _restore(agent, description, arrays)
+    run, read = {"rule": repr(rule), **(about or {})}, functools.partial(_agent_of, rule)
+    kept = Checkpoints(pathlib.Path(path), keep=1, run=run, read_notes=read)
+    with contextlib.closing(kept) as checkpoints:
+        if not checkpoints.steps():
+            problem = f"there is no agent in {path}."
+            raise complain(FileNotFoundError, problem, remedy="Write one with save.")
+        found, problems = checkpoints.load(_arrays)
+    if found is None:
+        problem = f"{path} holds no whole agent.\n  " + "\n  ".join(problems.values())
+        raise complain(ValueError, problem, remedy="Delete it, and train anew.")
+    agent, arrays = found.notes, jax.tree.map(np.asarray, found.state)
+    agent.window = arrays["window"]
+    agent.replay.restore(arrays["replay"])
+    agent.state = agent.state._replace(**found.state["learned"])
     return agent
 
 
-def _description(agent: Agent) -> _Description:
-    return _Description(
-        settings=asdict(agent.settings),
-        rule=_name(agent.rule),
-        seed=agent.seed,
-        step=agent.step,
-        updates=agent.state.updates,
-        explorer=agent.explorer.bit_generator.state,
-        drawer=agent.drawer.bit_generator.state,
-    )
+def identity(settings: QSettings, rule: Rule, seed: int) -> dict[str, Any]:
+    """What stays the same however long an agent plays."""
+    fixed = {name: value for name, value in asdict(settings).items() if name != "steps"}
+    return {"rule": repr(rule), "seed": seed, **fixed}
 
 
-def _described(arrays: Mapping[str, np.ndarray]) -> _Description:
-    found = _Description(**json.loads(str(arrays[_FORMAT])))
-    seed_number(found.seed)
-    integer("step", found.step, 0)
-    integer("updates", found.updates, 0)
-    return found
+def _arrays(agent: Agent) -> dict[str, Any]:
+    model, target, optimizer, _ = agent.state
+    learned = {"model": model, "target": target, "optimizer": optimizer}
+    return {"learned": learned, "window": agent.window, "replay": agent.replay.arrays()}
 
 
-@contextlib.contextmanager
-def _whole(file: pathlib.Path) -> Iterator[None]:
-    """While a file is read: whatever is missing or does not fit, it holds no whole agent."""
-    try:
-        yield
-    except (BadFile, ValueError, TypeError, LookupError, ArithmeticError) as error:
-        problem = f"{file} holds no whole agent of this version of dendrax."
-        raise complain(ValueError, problem, remedy="Delete it, and train anew.") from error
-
-
-def _read(file: pathlib.Path) -> dict[str, np.ndarray]:
-    names = [name.removesuffix(".npy") for name in names_in_zip(file)]
-    return dict(zip(names, from_npz(file, names), strict=True))
-
-
-def _restore(agent: Agent, description: _Description, arrays: Mapping[str, np.ndarray]) -> None:
-    agent.step = description.step
-    agent.explorer.bit_generator.state = description.explorer
-    agent.drawer.bit_generator.state = description.drawer
-    agent.window = _fitting(arrays["window"], agent.window)
-    agent.game.restore(arrays["console"].tobytes())
-    agent.replay.restore({name: arrays[f"replay/{name}"] for name in agent.replay.arrays()})
-    agent.curve = _curve(arrays, agent.curve)
-    agent.state = agent.state._replace(
-        updates=description.updates,
-        **{name: _tree(getattr(agent.state, name), arrays, name) for name in _LEARNED},
-    )
-
-
-def _state_arrays(agent: Agent) -> dict[str, np.ndarray]:
+def _notes(agent: Agent) -> dict[str, Any]:
+    """What is no array, as JSON holds it."""
     return {
-        f"{name}/{i}": np.asarray(leaf)
-        for name in _LEARNED
-        for i, leaf in enumerate(jax.tree.leaves(getattr(agent.state, name)))
+        "settings": asdict(agent.settings),
+        "seed": agent.seed,
+        "step": agent.step,
+        "updates": agent.state.updates,
+        "explorer": agent.explorer.bit_generator.state,
+        "drawer": agent.drawer.bit_generator.state,
+        "replay": agent.replay.progress,
+        "curve": {name: values.tolist() for name, values in agent.curve._asdict().items()},
+        "console": agent.game.state().hex(),
     }
 
 
-def _tree(like: Any, arrays: Mapping[str, np.ndarray], name: str) -> Any:
-    leaves, structure = jax.tree.flatten(like)
-    found = [_fitting(arrays[f"{name}/{i}"], leaf) for i, leaf in enumerate(leaves)]
-    return jax.tree.unflatten(structure, [jnp.asarray(array) for array in found])
+def _agent_of(rule: Rule, notes: Any) -> Agent:
+    """An agent as the notes have it, still without what the arrays hold."""
+    try:
+        agent = Agent(QSettings(**notes["settings"]), rule=rule, seed=notes["seed"])
+        agent.step = integer("step", notes["step"], 0)
+        agent.state = agent.state._replace(updates=integer("updates", notes["updates"], 0))
+        agent.explorer.bit_generator.state = notes["explorer"]
+        agent.drawer.bit_generator.state = notes["drawer"]
+        agent.replay.progress = notes["replay"]
+        agent.curve = _curve(notes["curve"], agent.curve)
+        agent.game.restore(bytes.fromhex(notes["console"]))
+    except _NO_NOTES as problem:
+        raise ValueError(f"its notes are not those of an agent ({problem}).") from problem
+    return agent
 
 
-def _curve(arrays: Mapping[str, np.ndarray], like: Curve) -> Curve:
-    points = len(arrays["curve/steps"])
-    grown = (np.empty((points, *own.shape[1:]), own.dtype) for own in like)
-    named = zip(Curve._fields, grown, strict=True)
-    return Curve(*(_fitting(arrays[f"curve/{name}"], own) for name, own in named))
-
-
-def _fitting(array: np.ndarray, like: Any) -> np.ndarray:
-    """The array, which must have the shape and the type of the new agent's."""
-    # NumPy writes bfloat16 as bare bytes: the new agent's array says what they are.
-    found = array.view(like.dtype) if array.dtype.kind == "V" else array
-    if found.shape != like.shape or found.dtype != like.dtype:
-        raise ValueError(f"{found.dtype}{found.shape}, not {like.dtype}{like.shape}")
-    return found
-
-
-def _check_rule(saved: str, rule: Rule) -> None:
-    if saved != _name(rule):
-        problem = f"this agent learned by {saved}, and rule is {_name(rule)}."
-        raise complain(ValueError, problem, remedy=f"Pass rule={saved}.")
-
-
-def _name(rule: Rule) -> str:
-    return repr(rule)
-
-
-def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    stream = io.BytesIO()
-    np.savez(stream, allow_pickle=False, **arrays)
-    write_atomically(path, stream.getvalue())
+def _curve(found: Mapping[str, Any], like: Curve) -> Curve:
+    points = len(found["steps"])
+    shapes = [(points, *own.shape[1:]) for own in like]
+    parts = [np.array(found[name], own.dtype) for name, own in zip(like._fields, like, strict=True)]
+    named = zip(parts, shapes, strict=True)
+    return Curve(*(part.reshape(shape) for part, shape in named))

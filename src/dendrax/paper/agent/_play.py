@@ -26,7 +26,7 @@ class Agent:
 
         agent = Agent(QSettings("Seaquest"), seed=0)
         agent.play(200)  # of the 5_000 steps before it learns
-        save(agent, "seaquest.npz")
+        save(agent, "runs/seaquest")
         ```
     """
 

@@ -163,23 +163,7 @@ class Replay:
         ]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything remembered, for saving."""
-        used = {name: ring[: len(self)] for name, ring in self._rings().items()}
-        return {**used, "progress": np.asarray([self.count, self._starts], np.int64)}
-
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Takes what `arrays` gave, of a replay with the same capacity."""
-        with speaking_as("dendrax.paper.agent.Replay.restore"):
-            count, starts = arrays["progress"]
-            count = integer("progress", count, 0)
-            used = min(count, self.capacity)
-            for name, ring in self._rings().items():
-                _check_kept(name, arrays[name], ring[:used])
-        self.count, self._starts = count, bool(starts)
-        for name, ring in self._rings().items():
-            ring[:used] = arrays[name]
-
-    def _rings(self) -> dict[str, np.ndarray]:
+        """The rings, for saving."""
         return {
             "observations": self._observations,
             "actions": self._actions,
@@ -187,6 +171,24 @@ class Replay:
             "over": self._over,
             "age": self._age,
         }
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Takes what `arrays` gave, of a replay with the same capacity."""
+        with speaking_as("dendrax.paper.agent.Replay.restore"):
+            for name, ring in self.arrays().items():
+                _check_kept(name, arrays[name], ring)
+        for name, ring in self.arrays().items():
+            ring[:] = arrays[name]
+
+    @property
+    def progress(self) -> tuple[int, bool]:
+        """How many transitions there were, and whether the next one starts an episode."""
+        return self.count, self._starts
+
+    @progress.setter
+    def progress(self, progress: tuple[int, bool]) -> None:
+        count, starts = progress
+        self.count, self._starts = integer("count", count, 0), bool(starts)
 
 
 def check_capacity(capacity: int, window: int, horizon: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -13,7 +12,7 @@ from jax.typing import DTypeLike
 
 import dendrax
 from dendrax.models import RNN, digest
-from dendrax.paper.agent._checkpoint import Path, load, save
+from dendrax.paper.agent._checkpoint import Path, identity, load, save
 from dendrax.paper.agent._curve import Curve
 from dendrax.paper.agent._play import Agent
 from dendrax.paper.agent._q_learning import Rule, clamp
@@ -54,8 +53,9 @@ def train(
     - `rule`: any dendrax rule but `IncrementalPC`, or None for `jax.value_and_grad`.
     - `seed`: everything follows from it.
     - `progress`: is called after each measurement.
-    - `checkpoint`: a file that the agent is saved to after each measurement. If it exists, the run
-        goes on from there (and may have more `steps` than it had, but not fewer than were played).
+    - `checkpoint`: a folder that the agent is saved to after each measurement. If it exists, the
+        run goes on from there (and may have more `steps` than it had, but not fewer than were
+        played).
 
     **Returns:**
 
@@ -136,13 +136,10 @@ def transitions(
 def _agent(settings: QSettings, rule: Rule, seed: int, checkpoint: Path | None) -> Agent:
     if checkpoint is None or not os.path.exists(checkpoint):
         return Agent(settings, rule=rule, seed=seed)
-    agent = load(checkpoint, rule=rule)
-    if replace(agent.settings, steps=settings.steps) != settings or agent.seed != seed:
-        problem = f"{checkpoint} holds a run with another seed or other settings."
-        raise complain(ValueError, problem, remedy="Give this run a file of its own.")
+    agent = load(checkpoint, rule=rule, about=identity(settings, rule, seed))
     if agent.step > settings.steps:
         problem = f"{checkpoint} holds a run of {agent.step} steps, and steps={settings.steps}."
-        raise complain(ValueError, problem, remedy="Ask for more, or give this run its own file.")
+        raise complain(ValueError, problem, remedy="Ask for more, or give this run its own folder.")
     agent.settings = settings
     return agent
 
