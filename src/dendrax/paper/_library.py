@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dendrax import data
-from dendrax.data._images import standardised
+from dendrax.data import standardised
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ from dendrax.support._words import MODES as MODES
 from dendrax.support._words import NON_FINITE_ACTIONS as NON_FINITE_ACTIONS
 from dendrax.support._words import ON_DIVERGENCE as ON_DIVERGENCE
 from dendrax.support._words import OPTIMIZER_NAMES as OPTIMIZER_NAMES
+from dendrax.support._words import PACKAGE_NAMES as PACKAGE_NAMES
 from dendrax.support._words import PAPER_PARTS as PAPER_PARTS
 from dendrax.support._words import PROBLEM_NAMES as PROBLEM_NAMES
 from dendrax.support._words import QUANTITIES as QUANTITIES
@@ -70,6 +71,7 @@ from dendrax.support._words import LearningTime as LearningTime
 from dendrax.support._words import Mode as Mode
 from dendrax.support._words import NonFiniteAction as NonFiniteAction
 from dendrax.support._words import OnDivergence as OnDivergence
+from dendrax.support._words import PackageName as PackageName
 from dendrax.support._words import PaperPart as PaperPart
 from dendrax.support._words import ProblemName as ProblemName
 from dendrax.support._words import Quantity as Quantity
