@@ -6,17 +6,20 @@ from html.parser import HTMLParser
 
 import pytest
 
-from dendrax.paper._contents import _command, make_report
+from dendrax.paper._contents import _command, make_report, write_report
 from dendrax.paper._page import html_page
 from dendrax.paper._pictures import DRAWINGS, WAVE_CAPTIONS
 from dendrax.paper._plots import all_plots
-from dendrax.paper._report import write_report
 from dendrax.paper._store import Finding
 from dendrax.paper._story import INTRODUCTION
 from tests.paper import findings as made
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><text>{}</text></svg>'
 EXPLORER = '<!doctype html><p title="a">x</p><script>alert("1 < 2 & 3")</script>'
+
+
+def page_of(found):
+    return html_page(make_report(found, seed=3, quick=True, missing=[]).document())
 
 
 def pictures():
@@ -27,7 +30,7 @@ def pictures():
 
 @pytest.fixture
 def page():
-    return html_page(make_report([*made.everything(), pictures()], seed=3, quick=True, missing=[]))
+    return page_of([*made.everything(), pictures()])
 
 
 def in_order(text, *parts):
@@ -86,11 +89,12 @@ def test_pictures_say_how_to_read_them(page):
 def test_waves_of_z_il_come_first_with_captions_whoever_drew_them(order):
     """`dendrax paper` measures its waves, the demo draws them: a folder may hold both."""
     found = [made.wave(label="IL"), made.wave(label="Z-IL"), pictures()][::order]
-    report = make_report(found, seed=0, quick=False, missing=[])
-    assert [plot.wave for plot in report.waves] == ["Z-IL", "Z-IL", "IL", "IL"]
-    assert {plot.name for plot in report.waves[:2]} == {"wave-z-il", "wave-under-zil"}
-    assert all(plot.caption == WAVE_CAPTIONS[plot.wave] for plot in report.waves)
-    assert not {plot.name for plot in report.waves} & {plot.name for plot in report.other_plots}
+    sections = make_report(found, seed=0, quick=False, missing=[]).document().sections
+    waves, others = ([*part.plots] for part in sections if part.plots)
+    assert [plot.wave for plot in waves] == ["Z-IL", "Z-IL", "IL", "IL"]
+    assert {plot.name for plot in waves[:2]} == {"wave-z-il", "wave-under-zil"}
+    assert all(plot.caption == WAVE_CAPTIONS[plot.wave] for plot in waves)
+    assert not {plot.name for plot in waves} & {plot.name for plot in others}
 
 
 def test_every_caption_belongs_to_a_plot():
@@ -107,7 +111,7 @@ def test_every_distance_says_whether_it_is_relative(page):
 
 def test_a_page_without_pictures_begins_with_the_wave():
     """As of `dendrax paper all`, which draws waves and no explorer."""
-    page = html_page(make_report(made.everything(), seed=0, quick=False, missing=[]))
+    page = page_of(made.everything())
     assert "<iframe" not in page
     in_order(page, "The error wave", "What this is", "Claims", "Table 1", "How it was measured")
 

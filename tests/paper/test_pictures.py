@@ -6,9 +6,8 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from dendrax.paper import Library
-from dendrax.paper._contents import make_report
+from dendrax.paper._contents import make_report, write_report
 from dendrax.paper._pictures import DRAWINGS, picture_cells
-from dendrax.paper._report import write_report
 from dendrax.paper._store import Finding, Work
 
 SVG = '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><text>a wave</text></svg>'

@@ -9,9 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dendrax.paper._contents import make_report
+from dendrax.paper._contents import make_report, write_report
+from dendrax.paper._page import html_page
 from dendrax.paper._plots import all_plots
-from dendrax.paper._report import is_report, write_report
+from dendrax.paper._report import Document, Section, Table, is_report, write_document
 from tests.paper import findings as made
 
 
@@ -176,3 +177,21 @@ def test_plots_are_xml_and_the_same_each_time():
 
 def test_an_empty_report(tmp_path):
     assert "Table" not in written(tmp_path, [])
+
+
+def test_a_report_on_something_else(tmp_path):
+    """The writer knows nothing of the paper: a benchmark has sections, too."""
+    table = Table("times", "Times", ("model", "ms"), (("MLP", "3"), ("a|b", "4")), "Medians.")
+    unnamed = Table("", "Ratios", ("model", "ratio"), (("MLP", "1"),), "")
+    details = Section("Settings", details=[("MLP", "width 3")])
+    sections = [Section("Speed", "In turns.", tables=[table, unnamed]), details]
+    document = Document("Benchmarks", [*sections, Section("Facts", rows=[("seed", "0")])], {"a": 1})
+    page = write_document(document, tmp_path, html_page(document)).read_text()
+    assert files(tmp_path) == {"report.html", "report.md", "results.json", "times.csv"}
+    for text in ("<h1>Benchmarks</h1>", "<p>In turns.</p>", "Medians.", "<pre>width 3</pre>"):
+        assert text in page
+    markdown = (tmp_path / "report.md").read_text()
+    assert "## Speed\n\nIn turns.\n\n**Times**\n\n| model | ms |\n| --- | --- |\n" in markdown
+    assert "| a\\|b | 4 |\n\nMedians.\n" in markdown and "- seed: 0" in markdown
+    assert "Settings" not in markdown
+    assert json.loads((tmp_path / "results.json").read_text()) == {"a": 1, "files": ["times.csv"]}

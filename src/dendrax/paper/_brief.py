@@ -11,12 +11,12 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
 from dendrax.paper import _published as published
+from dendrax.paper._report import Table
 from dendrax.paper._speed import interval
 from dendrax.paper._store import Finding
 from dendrax.paper._tables import (
     MISSING,
     OVERFLOW,
-    Table,
     agreement,
     mean,
     rows_of,
@@ -47,7 +47,7 @@ def table1(findings: Sequence[Finding]) -> Table:
             rows.append((row, ours[0], paper, *ours[1:]))
     columns = ("network", "original Z-IL", "paper", "Z-IL", "dynamics")
     note = f"{NOTE1} {_overflow(rows)}".rstrip()
-    return Table("table1-brief", RELATIVE.format(dtype), columns, tuple(rows), note)
+    return Table("", RELATIVE.format(dtype), columns, tuple(rows), note)
 
 
 def table2(findings: Sequence[Finding]) -> Table:
@@ -68,9 +68,7 @@ def table2(findings: Sequence[Finding]) -> Table:
             )
         )
     columns = ("network", "Z-IL / BP", "95 %", "paper, Z-IL", "IL / BP", "paper, IL", "T")
-    return Table(
-        "table2-brief", "Time of one update over BP's (float32)", columns, tuple(rows), NOTE2
-    )
+    return Table("", "Time of one update over BP's (float32)", columns, tuple(rows), NOTE2)
 
 
 def table3(findings: Sequence[Finding]) -> Table:
@@ -81,7 +79,7 @@ def table3(findings: Sequence[Finding]) -> Table:
         if ours[1] != MISSING:
             rows.append((row, *ours))
     columns = ("network", "Z-IL", "all learn at the end", "initial error", "gamma = 0.5")
-    return Table("table3-brief", RELATIVE.format(dtype), columns, tuple(rows), _overflow(rows))
+    return Table("", RELATIVE.format(dtype), columns, tuple(rows), _overflow(rows))
 
 
 def trainings(findings: Sequence[Finding]) -> Iterator[tuple[str, str, Table]]:
@@ -98,7 +96,7 @@ def trainings(findings: Sequence[Finding]) -> Iterator[tuple[str, str, Table]]:
         yield (
             name,
             runs[0].settings["data"],
-            Table(f"training-brief-{name}", title, columns, rows, note),
+            Table("", title, columns, rows, note),
         )
 
 

@@ -1,29 +1,11 @@
-"""The report as one HTML page that needs no network: what moves first, how it was made last."""
+"""A report as one HTML page that needs no network."""
 
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Iterable, Sequence
 
-from dendrax.paper._claims import Claim
-from dendrax.paper._contents import EXPLORER, EXPLORER_TEXT, TITLE, Report
-from dendrax.paper._plots import Plot
-from dendrax.paper._store import Finding
-from dendrax.paper._story import INTRODUCTION, Chapter
-from dendrax.paper._tables import Table
-
-EXPLORER_HOW = (
-    "Predictive coding at work: the graph of a small network, a plain JAX function, its output on "
-    "top. Press play (▶): the error runs from there to the weights, on the left under Z-IL, on the "
-    "right under IL. A click on a vertex shows its source line and its error; drag to move, Ctrl "
-    "and the wheel to zoom."
-)
-IN_FULL = (
-    "The same measurements with everything that was measured, beside the figures that the paper "
-    "prints. The paper's distances are not relative, and so are not comparable from network to "
-    "network; ours stand beside them in the same form."
-)
+from dendrax.paper._report import Document, Frame, Plot, Section, Table
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; }
@@ -35,7 +17,7 @@ table { border-collapse: collapse; margin: .5rem 0; font-variant-numeric: tabula
 caption { text-align: left; font-style: italic; }
 th, td { border-bottom: 1px solid var(--line); padding: .25rem .7rem; text-align: right; }
 th:first-child, td:first-child { text-align: left; }
-.facts td, .claims td { text-align: left; vertical-align: top; }
+.list td { text-align: left; vertical-align: top; }
 .wide { overflow-x: auto; }
 .yes { color: #2a9d4a; font-weight: bold; } .no { color: #d62728; font-weight: bold; }
 .note { color: #888; }
@@ -49,24 +31,14 @@ pre { overflow-x: auto; background: var(--soft); padding: .5rem; }
 """
 
 
-def html_page(report: Report) -> str:
-    """The page. Sections that have nothing to show are left out."""
-    sections = (
-        _explorer(report.explorer),
-        _plots("The error wave", report.waves),
-        _section("What this is", _paragraph(" ".join(INTRODUCTION))),
-        _claims(report.claims),
-        "".join(map(_chapter, report.chapters)),
-        _plots("Pictures", report.other_plots),
-        _in_full(report.tables),
-        _settings(report.findings),
-        _facts(report.facts),
-    )
+def html_page(document: Document) -> str:
+    """The page."""
+    title = _text(document.title)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{_text(TITLE)}</title><style>{_STYLE}</style></head>"
-        f"<body><h1>{_text(TITLE)}</h1>{''.join(sections)}</body></html>\n"
+        f"<title>{title}</title><style>{_STYLE}</style></head>"
+        f"<body><h1>{title}</h1>{''.join(map(_section, document.sections))}</body></html>\n"
     )
 
 
@@ -74,32 +46,36 @@ def _text(text: str) -> str:
     return html.escape(text)
 
 
-def _section(heading: str, *parts: str) -> str:
-    return f"<section><h2>{_text(heading)}</h2>{''.join(parts)}</section>"
+def _section(section: Section) -> str:
+    parts = [_paragraph(section.text)] if section.text else []
+    parts += [] if section.frame is None else _frame(section.frame)
+    parts += [_rows(section.rows), _plots(section.plots)]
+    parts += [part for table in section.tables for part in _table(table)]
+    parts += [
+        f"<details><summary>{_text(summary)}</summary><pre>{_text(text)}</pre></details>"
+        for summary, text in section.details
+    ]
+    return f"<section><h2>{_text(section.heading)}</h2>{''.join(parts)}</section>"
 
 
-def _explorer(page: str | None) -> str:
-    """The explorer inside the page, so that the page can be sent alone.
+def _frame(frame: Frame) -> list[str]:
+    """A page inside the page, so that the page can be sent alone.
 
     The sandbox keeps it from the page around it, its own Content-Security-Policy from the network.
     """
-    if page is None:
-        return ""
-    frame = (
-        f'<iframe title="{_text(EXPLORER_TEXT)}" sandbox="allow-scripts allow-forms" '
-        f'srcdoc="{_text(page)}"></iframe>'
-    )
-    link = f'<p class="note"><a href="{EXPLORER}">The explorer in a window of its own</a></p>'
-    return _section("An error runs through a network", _paragraph(EXPLORER_HOW), frame, link)
+    return [
+        f'<iframe title="{_text(frame.title)}" sandbox="allow-scripts allow-forms" '
+        f'srcdoc="{_text(frame.page)}"></iframe>',
+        f'<p class="note"><a href="{_text(frame.file)}">The same in a window of its own</a></p>',
+    ]
 
 
 def _paragraph(text: str, kind: str = "") -> str:
     return f'<p class="{kind}">{_text(text)}</p>' if kind else f"<p>{_text(text)}</p>"
 
 
-def _plots(heading: str, plots: Sequence[Plot]) -> str:
-    figures = "".join(map(_figure, plots))
-    return _section(heading, f'<div class="plots">{figures}</div>') if figures else ""
+def _plots(plots: Sequence[Plot]) -> str:
+    return f'<div class="plots">{"".join(map(_figure, plots))}</div>' if plots else ""
 
 
 def _figure(plot: Plot) -> str:
@@ -108,27 +84,14 @@ def _figure(plot: Plot) -> str:
     return f"<figure{kind}>{plot.svg}{caption}</figure>"
 
 
-def _claims(claims: Sequence[Claim]) -> str:
-    rows = "".join(
-        f'<tr><td class="{"yes" if c.holds else "no"}">{"yes" if c.holds else "no"}</td>'
-        f"<td>{_text(c.text)}</td><td>{_text(c.evidence)}</td></tr>"
-        for c in claims
-    )
-    return _section("Claims", f'<table class="claims">{rows}</table>') if rows else ""
+def _rows(rows: Sequence[tuple[str, ...]]) -> str:
+    shown = "".join(f"<tr>{''.join(map(_entry, row))}</tr>" for row in rows)
+    return f'<table class="list">{shown}</table>' if rows else ""
 
 
-def _chapter(chapter: Chapter) -> str:
-    return _section(chapter.title, _paragraph(chapter.text), *_table(chapter.table))
-
-
-def _in_full(tables: Sequence[Table]) -> str:
-    if not tables:
-        return ""
-    return _section(
-        "In full, beside the paper's figures",
-        _paragraph(IN_FULL),
-        *(part for table in tables for part in _table(table)),
-    )
+def _entry(text: str) -> str:
+    mark = f' class="{text}"' if text in ("yes", "no") else ""
+    return f"<td{mark}>{_text(text)}</td>"
 
 
 def _table(table: Table) -> Iterable[str]:
@@ -140,20 +103,3 @@ def _table(table: Table) -> Iterable[str]:
     yield f'<div class="wide"><table>{caption}<tr>{head}</tr>{rows}</table></div>'
     if table.note:
         yield _paragraph(table.note, "note")
-
-
-def _settings(findings: Sequence[Finding]) -> str:
-    """Every measurement and its settings, for those who want to do it again."""
-    entries = "".join(
-        f"<details><summary>{_text(f.name)} ({f.seconds:.1f} s)</summary>"
-        f"<pre>{_text(json.dumps(dict(f.settings), indent=1))}</pre></details>"
-        for f in findings
-    )
-    return _section("Every measurement", entries) if entries else ""
-
-
-def _facts(facts: dict[str, str]) -> str:
-    rows = "".join(
-        f"<tr><td>{_text(name)}</td><td>{_text(text)}</td></tr>" for name, text in facts.items()
-    )
-    return _section("How it was measured", f'<table class="facts">{rows}</table>')

@@ -9,13 +9,12 @@ from rich.console import Console
 
 from dendrax.paper._atari import has_atari
 from dendrax.paper._beyond import beyond_cells
-from dendrax.paper._contents import Report, make_report
+from dendrax.paper._contents import Report, make_report, write_report
 from dendrax.paper._courses import courses, mlp_course
 from dendrax.paper._divergence import COLUMNS1, COLUMNS3, divergence_cells
 from dendrax.paper._library import Library
 from dendrax.paper._pictures import picture_cells
 from dendrax.paper._playing import playing_cells
-from dendrax.paper._report import write_report
 from dendrax.paper._run import finished, run_cells
 from dendrax.paper._speed import speed_cells
 from dendrax.paper._store import Cell, Store

@@ -6,7 +6,6 @@ import dataclasses
 import re
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from matplotlib.figure import Figure
 
 from dendrax.draw._figures import figure_bytes, paint_wave
 from dendrax.paper._pictures import DRAWINGS, WAVE_CAPTIONS
+from dendrax.paper._report import Plot
 from dendrax.paper._store import Finding
 
 COLOURS = {
@@ -31,25 +31,6 @@ AXES = {
     "vertices": ("MLP: which functions are vertices", "steps T"),
     "levels": ("FC-ResNet: IL with and without delays", "steps T"),
 }
-
-
-@dataclass(frozen=True)
-class Plot:
-    """A picture, as SVG.
-
-    - ``name``: its file's name.
-    - ``title``: what it shows.
-    - ``caption``: one or two sentences that say how to read it, unless it is a plain curve.
-    - ``wave``: the rule whose error wave it shows, if it shows one.
-    - ``is_broad``: whether it needs the width of a page.
-    """
-
-    name: str
-    title: str
-    svg: str
-    caption: str = ""
-    wave: str | None = None
-    is_broad: bool = False
 
 
 def all_plots(findings: Sequence[Finding]) -> list[Plot]:

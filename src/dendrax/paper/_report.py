@@ -1,43 +1,108 @@
-"""The report: what was found, for people (HTML, Markdown) and for programs (JSON, CSV)."""
+"""A report and its one writer: sections of text, tables and pictures, for people (HTML, Markdown)
+and for programs (CSV, SVG, JSON). It knows nothing of what is reported.
+"""
 
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import json
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from dendrax.paper._contents import EXPLORER, EXPLORER_TEXT, TITLE, Report
-from dendrax.paper._page import html_page
-from dendrax.paper._plots import Plot
-from dendrax.paper._store import Finding
-from dendrax.paper._story import INTRODUCTION
-from dendrax.paper._tables import Table
 from dendrax.support import write_atomically
 
 INDEX = "results.json"
 
 
-def write_report(report: Report, folder: pathlib.Path) -> pathlib.Path:
-    """Write all forms; the path of the HTML page.
+@dataclass(frozen=True)
+class Table:
+    """A table for people: every entry is text. One without a ``name`` has no file of its own."""
 
-    Tables and plots that an earlier report wrote here and this one does not have are removed, and
-    nothing else is.
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture, as SVG.
+
+    - ``name``: its file's name.
+    - ``title``: what it shows.
+    - ``caption``: one or two sentences that say how to read it, unless it is a plain curve.
+    - ``wave``: the rule whose error wave it shows, if it shows one.
+    - ``is_broad``: whether it needs the width of a page.
     """
-    files = {f"{table.name}.csv": _csv(table) for table in report.tables}
-    files |= {f"plots/{plot.name}.svg": plot.svg for plot in report.plots}
-    if report.explorer is not None:
-        files[EXPLORER] = report.explorer
+
+    name: str
+    title: str
+    svg: str
+    caption: str = ""
+    wave: str | None = None
+    is_broad: bool = False
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A page within the page, which is a file, too: its name, what it is, and itself."""
+
+    file: str
+    title: str
+    page: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a report: shown if there is anything in it but its text, or if it has ``text``
+    alone. ``rows`` are a plain list; ``details`` unfold, on the page only."""
+
+    heading: str
+    text: str = ""
+    frame: Frame | None = None
+    rows: Sequence[tuple[str, ...]] = ()
+    plots: Sequence[Plot] = ()
+    tables: Sequence[Table] = ()
+    details: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Document:
+    """A report: its sections, and what programs read of it."""
+
+    title: str
+    sections: Sequence[Section]
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def files(self) -> dict[str, str]:
+        """Tables, plots and pages, by the name of their file."""
+        found: dict[str, str] = {}
+        for section in self.sections:
+            found |= {f"{table.name}.csv": _csv(table) for table in section.tables if table.name}
+            found |= {f"plots/{plot.name}.svg": plot.svg for plot in section.plots}
+            if section.frame is not None:
+                found[section.frame.file] = section.frame.page
+        return found
+
+
+def write_document(document: Document, folder: pathlib.Path, page: str) -> pathlib.Path:
+    """Write all forms, of which ``page`` is the HTML; its path.
+
+    What an earlier report wrote here and this one does not have is removed, and nothing else is.
+    """
+    files = document.files()
+    index = {**document.data, "files": sorted(files)}
     earlier = _files_of(folder / INDEX)
     for name, text in files.items():
         _write(folder / name, text)
-    _write(folder / "report.md", _markdown(report))
-    _write(folder / "report.html", html_page(report))
-    _write(folder / INDEX, _json(report, sorted(files)))
+    _write(folder / "report.md", markdown(document))
+    _write(folder / "report.html", page)
+    _write(folder / INDEX, json.dumps(index, indent=1, allow_nan=False) + "\n")
     for name in earlier - set(files):
         (folder / name).unlink(missing_ok=True)
     return folder / "report.html"
@@ -49,9 +114,9 @@ def is_report(folder: pathlib.Path) -> bool:
 
 
 def _files_of(index: pathlib.Path) -> set[str]:
-    """The tables and plots that the report of this index wrote."""
+    """The files that the report of this index wrote."""
     names = _read(index).get("files")
-    written = re.compile(rf"[^/\\]+\.csv|plots/[^/\\]+\.svg|{re.escape(EXPLORER)}")
+    written = re.compile(r"[^/\\]+\.csv|plots/[^/\\]+\.svg|explorer\.html")
     listed = names if isinstance(names, list) else []
     return {name for name in listed if isinstance(name, str) and written.fullmatch(name)}
 
@@ -76,58 +141,40 @@ def _csv(table: Table) -> str:
     return stream.getvalue()
 
 
-def _json(report: Report, files: list[str]) -> str:
-    content = {
-        "facts": report.facts,
-        "files": files,
-        "claims": [dataclasses.asdict(claim) for claim in report.claims],
-        "findings": [_plain(found) for found in report.findings],
-    }
-    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+def markdown(document: Document) -> str:
+    """The report as text, with links to its files."""
+    lines = [f"# {document.title}", "", "Generated by the command at the end; not edited by hand."]
+    for section in document.sections:
+        if section.details:
+            continue
+        lines += ["", f"## {section.heading}", *_paragraph(section.text)]
+        if section.frame is not None:
+            lines += ["", f"[{section.frame.title}]({section.frame.file})"]
+        lines += [*_list(section.rows)]
+        lines += ["", *(f"![{p.title}](plots/{p.name}.svg)" for p in section.plots)]
+        for table in section.tables:
+            lines += ["", f"**{table.title}**", "", _row(table.columns)]
+            lines += [_row(["---"] * len(table.columns)), *map(_row, table.rows)]
+            lines += _paragraph(table.note)
+    return re.sub("\n{3,}", "\n\n", "\n".join(lines)) + "\n"
 
 
-def _plain(found: Finding) -> dict[str, Any]:
-    return {
-        "kind": found.kind,
-        "name": found.name,
-        "settings": dict(found.settings),
-        "result": {} if found.kind == "pictures" else dict(found.result),  # they are files
-        "seconds": round(found.seconds, 3),
-        "date": found.date,
-        "machine": found.machine,
-    }
+def _paragraph(text: str) -> list[str]:
+    return ["", text] if text else []
 
 
-def _markdown(report: Report) -> str:
-    """In the order of the page: waves, introduction, claims, tables, pictures; facts last."""
-    lines = [f"# {TITLE}", "", "Generated by the command at the end; not edited by hand."]
-    if report.explorer is not None:
-        lines += ["", f"[{EXPLORER_TEXT}]({EXPLORER})"]
-    lines += _markdown_plots("The error wave", report.waves)
-    lines += ["", "## What this is", "", " ".join(INTRODUCTION)]
-    lines += ["", "## Claims", "", "| | claim | found |", "| --- | --- | --- |"]
-    lines += [
-        f"| {'yes' if c.holds else '**no**'} | {_cell_text(c.text)} | {_cell_text(c.evidence)} |"
-        for c in report.claims
-    ]
-    for table in report.tables:
-        lines += ["", f"## {table.title}", "", _markdown_row(table.columns)]
-        lines += [_markdown_row(["---"] * len(table.columns))]
-        lines += [*map(_markdown_row, table.rows), "", table.note]
-    lines += _markdown_plots("Pictures", report.other_plots)
-    lines += ["", "## How it was measured", ""]
-    lines += [f"- {name}: {_cell_text(text)}" for name, text in report.facts.items()]
-    return "\n".join(lines) + "\n"
+def _list(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
+    """Pairs as points; what has more columns as a table."""
+    if not rows or len(rows[0]) == 2:
+        return ["", *(f"- {name}: {_cell(text)}" for name, text in rows)]
+    marked = [tuple("**no**" if cell == "no" else cell for cell in row) for row in rows]
+    width = len(rows[0])
+    return ["", _row([""] * width), _row(["---"] * width), *map(_row, marked)]
 
 
-def _markdown_plots(heading: str, plots: Sequence[Plot]) -> list[str]:
-    pictures = [f"![{plot.title}](plots/{plot.name}.svg)" for plot in plots]
-    return ["", f"## {heading}", "", *pictures] if pictures else []
+def _row(entries: Iterable[str]) -> str:
+    return f"| {' | '.join(map(_cell, entries))} |"
 
 
-def _markdown_row(entries: Sequence[str]) -> str:
-    return f"| {' | '.join(map(_cell_text, entries))} |"
-
-
-def _cell_text(text: str) -> str:
+def _cell(text: str) -> str:
     return text.replace("|", "\\|")

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dendrax.paper import _brief as brief
+from dendrax.paper._report import Table
 from dendrax.paper._store import Finding
-from dendrax.paper._tables import Table
 
 INTRODUCTION = (
     "A neural network learns by changing its weights; backpropagation (BP) finds the changes in "

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from dendrax.paper import _notes as notes
 from dendrax.paper import _published as published
 from dendrax.paper._divergence import COLUMNS1, COLUMNS3
+from dendrax.paper._report import Table
 from dendrax.paper._speed import interval
 from dendrax.paper._store import Finding
 
 OVERFLOW = "overflow"
 MISSING = "-"
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table for people: every entry is text."""
-
-    name: str
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str
 
 
 def all_tables(findings: Sequence[Finding]) -> list[Table]:
