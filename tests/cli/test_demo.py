@@ -63,7 +63,7 @@ def test_every_table_is_a_table_at_80_columns():
         assert max(map(len, lines)) <= 80
 
 
-def test_names_of_tables_and_columns_tell_them_apart():
+def test_names_of_columns_tell_them_apart():
     """In a narrow terminal a column is a line of its own, far from its neighbours."""
     others = [made.run(rule, ["a"], course="CNN") for rule in RULES]
     tables = [chapter.table for chapter in all_chapters([*measured(), *others])]

@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -78,6 +79,24 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_used(run, finis
     assert bits(again.model) == finished[1]
     aside = run / "last-damaged" / "24"
     assert [c for _, c in sorted(contents(aside).items())] == [c for _, c in sorted(before.items())]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", [damage_bits, truncate, replace, pathlib.Path.unlink])
+def test_every_file_of_a_checkpoint_damaged_alone(run, finished, damage):
+    """Noticed, or of no consequence: what comes out has the same bits in any case."""
+    names = [p.relative_to(run / "last" / "24") for p in (run / "last" / "24").rglob("*")]
+    files = [name for name in names if (run / "last" / "24" / name).is_file()]
+    noticed = 0
+    for name in files:
+        copy = pathlib.Path(shutil.copytree(run, run.with_name("copy")))
+        damage(copy / "last" / "24" / name)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            assert bits(fit(copy, resume=True).model) == finished[1], name
+        noticed += any("last/24 is damaged" in str(one.message) for one in found)
+        shutil.rmtree(copy)
+    assert len(files) >= 10 and noticed >= 3
 
 
 def test_the_best_of_what_is_repeated_is_set_aside(run, finished):
