@@ -92,12 +92,7 @@ class Atari:
         return self._ale.lives()
 
     def reset(self) -> np.ndarray:
-        """Starts a new game.
-
-        **Returns:**
-
-        The memory: 128 numbers of type uint8.
-        """
+        """Starts a new game."""
         # After some games (of Seaquest, of BeamRider) a reset alone gives another start.
         self._ale.reset_game()
         self._ale.restoreState(self._start)
@@ -105,16 +100,7 @@ class Atari:
         return self._ale.getRAM()
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool]:
-        """Holds an action for `frame_skip` frames.
-
-        **Arguments:**
-
-        - `action`: from 0 to `num_actions - 1`.
-
-        **Returns:**
-
-        The memory, the points scored, and whether the game is over (call `reset` then).
-        """
+        """Holds an action for `frame_skip` frames."""
         with speaking_as("dendrax.paper.Atari.step"):
             action = integer("action", action, 0, self.num_actions - 1)
         reward = 0
@@ -129,10 +115,6 @@ class Atari:
         """Where the game stands: the random generator, and what was done at every frame.
 
         (The console's own snapshots lose what part of a picture is drawn: Qbert goes on otherwise.)
-
-        **Returns:**
-
-        What `restore` takes: a restored game goes on exactly as this one.
         """
         generator = self._generator.bit_generator.state
         header = json.dumps([self.game, self._step, generator])
@@ -142,10 +124,6 @@ class Atari:
         """Goes to a moment of this game, or of another `Atari` that plays the same game.
 
         Every frame is played again, a second for each 2000 steps or so.
-
-        **Arguments:**
-
-        - `state`: what `state()` returned.
         """
         with speaking_as("dendrax.paper.Atari.restore"):
             moment = self._moment(state)

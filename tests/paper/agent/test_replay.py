@@ -146,18 +146,6 @@ def test_what_is_forgotten_or_to_come_is_not_taken(outside):
         replay.take(np.array([20, outside]))
 
 
-def test_arrays_of_another_replay_are_not_restored():
-    replay, other = Replay(30, window=4, size=2), Replay(30, window=4, size=3)
-    _fill(replay, _episodes(np.random.default_rng(0), 20))
-    problem = r"Replay\.restore: observations are uint8\(30, 3\) here, got uint8\(30, 2\)"
-    with pytest.raises(ValueError, match=problem):
-        other.restore(replay.arrays())
-    short = {**replay.arrays(), "rewards": np.zeros(1, np.float32)}
-    with pytest.raises(ValueError, match=r"rewards are float32\(30,\) here, got float32\(1,\)"):
-        Replay(30, window=4, size=2).restore(short)
-    assert len(other) == 0
-
-
 def test_no_samples():
     replay = Replay(30, window=4, size=2)
     _fill(replay, _episodes(np.random.default_rng(0), 20))

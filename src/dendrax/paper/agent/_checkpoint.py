@@ -31,13 +31,7 @@ _NO_NOTES = (ValueError, TypeError, LookupError, ArithmeticError)
 
 @public("dendrax.paper.agent.save")
 def save(agent: Agent, path: Path) -> None:
-    """Writes all of an agent to a folder, in one atomic step.
-
-    **Arguments:**
-
-    - `agent`: at any moment between two calls of `play`.
-    - `path`: the folder. It keeps the last save; an agent that has played less is refused there.
-    """
+    """Writes all of an agent to a folder, in one atomic step."""
     about = identity(agent.settings, agent.rule, agent.seed)
     with contextlib.closing(Checkpoints(pathlib.Path(path), keep=1, run=about)) as checkpoints:
         checkpoints.save(agent.step, _arrays(agent), _notes(agent))
@@ -47,18 +41,7 @@ def save(agent: Agent, path: Path) -> None:
 def load(
     path: Path, *, rule: Rule = dendrax.ZIL(), about: Mapping[str, Any] | None = None
 ) -> Agent:
-    """Reads an agent. It goes on to the last bit as the saved one would have.
-
-    **Arguments:**
-
-    - `path`: what was given to `save`.
-    - `rule`: the rule that the agent learns by, which is code and not in the folder.
-    - `about`: what else is known of the agent: another one is refused.
-
-    **Returns:**
-
-    An `Agent`.
-    """
+    """Reads an agent. It goes on to the last bit as the saved one would have."""
     run, read = {"rule": repr(rule), **(about or {})}, functools.partial(_agent_of, rule)
     kept = Checkpoints(pathlib.Path(path), keep=1, run=run, read_notes=read)
     with contextlib.closing(kept) as checkpoints:

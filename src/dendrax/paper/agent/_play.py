@@ -64,12 +64,7 @@ class Agent:
         return self.state.model
 
     def play(self, steps: int) -> None:
-        """Plays on, and learns.
-
-        **Arguments:**
-
-        - `steps`: how many actions.
-        """
+        """Plays on, and learns."""
         with speaking_as("dendrax.paper.agent.Agent.play"):
             steps = integer("steps", steps, 0)
         for _ in range(steps):
@@ -82,14 +77,6 @@ class Agent:
         """The scores of whole games by the target network, apart from the one it learns in.
 
         After other steps these are other games: their scores are independent.
-
-        **Arguments:**
-
-        - `episodes`: how many, by default `settings.evaluate_episodes`.
-
-        **Returns:**
-
-        An array of scores.
         """
         seed = np.random.SeedSequence([self.evaluation_seed, self.step]).generate_state(1)[0]
         return evaluate(self.state.target, self.settings, episodes=episodes, seed=int(seed))

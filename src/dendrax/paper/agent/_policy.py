@@ -53,19 +53,7 @@ def evaluate(
     episodes: int | None = None,
     seed: int = 0,
 ) -> np.ndarray:
-    """Plays whole games without learning, on a console of its own.
-
-    **Arguments:**
-
-    - `model`: plays greedily but for `evaluate_epsilon`; None plays at random.
-    - `settings`: the game, and how it is played.
-    - `episodes`: how many games, by default `settings.evaluate_episodes`.
-    - `seed`: of the console and of the random actions.
-
-    **Returns:**
-
-    The score of each game, unclipped.
-    """
+    """Plays whole games without learning, on a console of its own; without a model, at random."""
     episodes = settings.evaluate_episodes if episodes is None else integer("episodes", episodes)
     console, actions = np.random.SeedSequence(seed_number(seed)).generate_state(2)
     game, generator = make_game(settings, int(console)), np.random.default_rng(actions)
@@ -76,19 +64,7 @@ def evaluate(
 def random_score(
     game: str, episodes: int = 20, seed: int = 0, *, max_steps: int = QSettings.max_steps
 ) -> np.ndarray:
-    """What random play gives: the measure of any agent.
-
-    **Arguments:**
-
-    - `game`: one of `dendrax.paper.GAMES`.
-    - `episodes`: how many games.
-    - `seed`: of the console and of the random actions.
-    - `max_steps`: the length at which a game is cut.
-
-    **Returns:**
-
-    The score of each game.
-    """
+    """What random play gives: the measure of any agent."""
     settings = QSettings(game, max_steps=max_steps)
     return evaluate(None, settings, episodes=episodes, seed=seed)
 

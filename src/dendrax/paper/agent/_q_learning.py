@@ -55,32 +55,13 @@ class Learner:
         self._update = compiled_update(settings, num_actions, rule)
 
     def init(self, key: jax.Array) -> QState:
-        """A new model, its copy, and an optimizer that has seen nothing.
-
-        **Arguments:**
-
-        - `key`: draws the weights.
-
-        **Returns:**
-
-        A `QState`.
-        """
+        """A new model, its copy, and an optimizer that has seen nothing."""
         sizes = (MEMORY, self.settings.hidden_size, self.settings.out_size)
         model: Any = astype(RNN(*sizes, key=key), self.settings.dtype)
         return QState(model, model, adam(self.settings).init(model), 0)
 
     def update(self, state: QState, batch: Batch) -> tuple[QState, jax.Array]:
-        """One step of Adam, and a small step of the target network towards the model.
-
-        **Arguments:**
-
-        - `state`: before.
-        - `batch`: what to learn from.
-
-        **Returns:**
-
-        The state after, and the loss.
-        """
+        """One step of Adam, and a small step of the target network towards the model."""
         model, target, averages, loss = self._update(
             state.model, state.target, state.optimizer, batch
         )
@@ -131,19 +112,7 @@ def best_action(model: RNN, window: Any, num_actions: int) -> jax.Array:
 def clamp(
     settings: QSettings, num_actions: int, model: RNN, target_model: RNN, batch: Batch
 ) -> tuple[jax.Array, jax.Array]:
-    """What the network's ends are clamped to.
-
-    **Arguments:**
-
-    - `settings`: the discount and the like.
-    - `num_actions`: how many of the outputs are values.
-    - `model`, `target_model`: the networks.
-    - `batch`: transitions.
-
-    **Returns:**
-
-    Inputs `(batch, window, 128)`, and the target, of the shape of the model's output.
-    """
+    """What the network's ends are clamped to."""
     inputs = scaled(batch.windows, settings.dtype)
     values = model(inputs)
     following = _following(settings, num_actions, model, target_model, batch)

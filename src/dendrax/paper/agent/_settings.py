@@ -80,17 +80,7 @@ class QSettings:
 
 
 def epsilon_at(settings: QSettings, step: int) -> float:
-    """The probability of a random action at a step.
-
-    **Arguments:**
-
-    - `settings`: gives start, end, and the number of steps in between.
-    - `step`: counts from 0.
-
-    **Returns:**
-
-    A number that falls linearly, and then stays.
-    """
+    """The probability of a random action at a step."""
     done = min(step / settings.epsilon_steps, 1.0)
     return settings.epsilon_start + done * (settings.epsilon_end - settings.epsilon_start)
 

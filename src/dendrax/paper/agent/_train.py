@@ -96,21 +96,6 @@ def transitions(
     """A batch of real play, as a new agent meets it.
 
     A freshly initialised agent plays, and the batch is drawn from what it remembers.
-
-    **Arguments:**
-
-    - `game`: one of `dendrax.paper.GAMES`.
-    - `batch`: the number of transitions.
-    - `window`: the observations that the recurrent network reads.
-    - `seed`: everything follows from it.
-    - `steps`: how long the agent plays.
-    - `epsilon`: the probability of a random action.
-    - `dtype`: of weights, inputs and targets.
-
-    **Returns:**
-
-    Model, inputs `(batch, window, 128)` and target `(batch, 128)`: the arguments of
-    `dendrax.models.squared_error_loss`.
     """
     window, steps = integer("window", window), integer("steps", steps, 2)  # one has a successor
     epsilon = fraction("epsilon", epsilon)
