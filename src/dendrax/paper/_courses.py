@@ -23,6 +23,7 @@ from dendrax.models import MLP, AlexNet, ResNet18, Transformer, cross_entropy_lo
 from dendrax.paper._library import Library, Samples
 from dendrax.paper._subjects import described
 from dendrax.rules import Rule
+from dendrax.train import chosen
 
 
 @dataclass(frozen=True)
@@ -89,16 +90,7 @@ class Course:
 
     def order(self, seed: int, update: int) -> np.ndarray:
         """The samples of one update: a new permutation for each pass over the data."""
-        per_pass = len(self.samples.train_labels) // self.batch_size
-        turn, place = divmod(update, per_pass)
-        return _permutation(len(self.samples.train_labels), seed, turn)[
-            place * self.batch_size : (place + 1) * self.batch_size
-        ]
-
-
-@functools.lru_cache(maxsize=4)
-def _permutation(count: int, seed: int, turn: int) -> np.ndarray:
-    return np.random.default_rng((seed, turn)).permutation(count).astype(np.int32)
+        return chosen(self.samples.train_labels, self.batch_size, seed, update).astype(np.int32)
 
 
 def courses(library: Library, *, quick: bool) -> list[Course]:

@@ -23,4 +23,5 @@ from dendrax.train._plan import plan as plan
 from dendrax.train._plan import plan_of_run as plan_of_run
 from dendrax.train._plots import curves as curves
 from dendrax.train._samples import Arrays as Arrays
+from dendrax.train._samples import chosen as chosen
 from dendrax.train._settings import Settings as Settings
