@@ -73,6 +73,7 @@ def test_help_explains(dendrax):
     [
         (("--cluster",), "no launcher started this process that JAX knows by itself"),
         (("--cluster", "--resume"), "no launcher started this process"),
+        (("--cluster", "plan.toml"), "no launcher started this process"),
         (("--cluster", "slurm"), "no launcher started this process, as far as 'slurm' can tell"),
         (("--cluster", "slrum"), "JAX knows no launcher 'slrum'. Did you mean 'slurm'?"),
         (("--coordinator", "host:1"), "coordinator, num_processes and process_id go together"),

@@ -63,12 +63,13 @@ class Commands(TyperGroup):
 
 
 class TrainCommand(TyperCommand):
-    """``--cluster`` may stand alone: what follows it is its method, unless that is an option."""
+    """``--cluster`` may stand alone: what follows is its method, if it is no option and no plan."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = []
         for word, following in zip(args, [*args, "-"][1:], strict=True):
-            alone = word == "--cluster" and following.startswith("-")
+            other = following.startswith("-") or following.endswith(".toml")  # a plan
+            alone = word == "--cluster" and other
             words += [word, ANY_CLUSTER] if alone else [word]
         return super().parse_args(ctx, words)
 

@@ -1,4 +1,7 @@
-"""Data to learn from. What ships with the package needs no download."""
+"""Data to learn from. What ships with the package needs no download; `get` brings the rest.
+
+For other folders of dendrax: `PACKAGES` and `Watch` (of `get`), `standardised`.
+"""
 
 from dendrax.data._cifar10 import cifar10 as cifar10
 from dendrax.data._fashion_mnist import fashion_mnist as fashion_mnist

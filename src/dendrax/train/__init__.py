@@ -1,4 +1,9 @@
-"""Training by any rule: restartable runs, on one device or many."""
+"""Training by any rule: restartable runs, on one device or many.
+
+For users: `fit`, `plan` (`Plan`), `Settings`, `Fitted`, `Arrays`, `load`, `curves`, `bar` (`Bar`,
+`Moment`) and `connect`. The rest is for `dendrax.cli` and `dendrax.paper`: `Checkpoints`, `chosen`,
+`plan_of_run`, `has_peers`, `leave`, `CURVES` and `INTERRUPTED`.
+"""
 
 from dendrax.support import require_extra as _require_extra
 
