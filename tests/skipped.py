@@ -14,8 +14,9 @@ GROUPS = {
         "of published models",
         'pip install -e ".[test,zoo]" in an environment of its own',
     ),
-    "tests/data/test_full_sets.py": ("of full data sets", "dendrax data names the commands"),
+    "tests/data/test_full_sets.py": ("of full data sets", "dendrax data get brings them"),
     "pyright is not installed": ("of types", 'pip install "pyright[nodejs]", or make lint'),
+    "mpiexec and mpi4py": ("of several processes", "pip install mpich mpi4py"),
     "could not import 'ale_py'": ("of Atari games", "pip install ale-py"),
 }
 

@@ -12,9 +12,9 @@ import pytest
 import dendrax
 from dendrax import BP, ZIL
 from dendrax._compat import new_sum
-from dendrax.data._arguments import positive
 from dendrax.local import Applied, differentiate
 from dendrax.local._explain import explaining
+from dendrax.support import positive
 from dendrax.support._errors import complain, one_of, printable
 from dendrax.walk._regions import Linearise, run_exactly
 

@@ -62,8 +62,7 @@ MISSING = [
     ("equinox", "dendrax.models", "equinox>="),
     ("equinox", "dendrax.train", "optax>="),
     ("optax", "dendrax.train", "optax>="),
-    ("optax", "dendrax.agent", "optax>="),
-    ("optax", "dendrax.experiments", "optax>="),
+    ("optax", "dendrax.paper", "optax>="),
     ("flax", "dendrax.nnx", "flax>="),
 ]
 

@@ -73,7 +73,7 @@ def test_only_public_names_are_listed():
     listed = dir(dendrax)
     assert [name for name in listed if name.startswith("_")] == ["__version__"]
     assert {"grad", "IL", "train", "draw", "explore"} <= set(listed)
-    assert not {"annotations", "importlib", "typing", "cli", "experiments"} & set(listed)
+    assert not {"annotations", "importlib", "typing", "cli", "paper"} & set(listed)
     assert all(hasattr(dendrax, name) for name in listed)
 
 
@@ -124,13 +124,13 @@ def test_a_missing_extra_is_named_on_first_use_and_breaks_nothing_else():
         MISSING.format(packages=EXTRAS)
         + """
 assert {*dir(dendrax)} >= {"draw", "data", "placement", "grad"}
-assert not {*dir(dendrax)} & {"train", "models", "equinox", "nnx", "agent"}
+assert not {*dir(dendrax)} & {"train", "models", "equinox", "nnx"}
 assert dict(inspect.getmembers(dendrax))["draw"] is dendrax.draw
 text = pydoc.plain(pydoc.render_doc(dendrax))
 assert "dendrax.train" in text and 'the extra `train`' in text and "value_and_grad(fun" in text
 completer = rlcompleter.Completer({"dendrax": dendrax})
 assert completer.complete("dendrax.value", 0) == "dendrax.value_and_grad("
-for name in ("train", "models", "equinox", "nnx", "agent"):
+for name in ("train", "models", "equinox", "nnx"):
     try:
         getattr(dendrax, name)
     except ImportError as problem:
@@ -263,7 +263,7 @@ def rows(graph: dendrax.Graph, name: str) -> None:
     train.Settings(mode="max", monitor="a", nonfinite="skip", sharding="fsdp")
     train.load("folder", f, which="last"); dendrax.models.problem("mlp")
     dendrax.models.ResNet18(stem="imagenet", key=None)  # pyright: ignore[reportArgumentType]
-    dendrax.value_and_grad, dendrax.agent, dendrax.data, dendrax.placement, dendrax.certify.check
+    dendrax.value_and_grad, dendrax.train, dendrax.data, dendrax.placement, dendrax.certify.check
 """
 WRONG = """
 import dendrax, dendrax.equinox, dendrax.nnx

@@ -18,8 +18,7 @@ Submodules, each loaded when it is first used, so that `import dendrax` is all t
   devices. `dendrax.rules`, `dendrax.certify`: what is in the lists above, and more of it.
 - With Equinox (the extra `models`): `dendrax.models`, and `dendrax.equinox`, its
   gradients. With Flax (the extra `nnx`): `dendrax.nnx`, its gradients.
-- With Optax, too (the extra `train`): `dendrax.train`, runs that can be stopped and resumed, and
-  `dendrax.agent`, which plays games.
+- With Optax, too (the extra `train`): `dendrax.train`, runs that can be stopped and resumed.
 """
 
 import importlib as _importlib
@@ -31,7 +30,6 @@ from dendrax.support import nearest as _nearest
 __version__ = "0.1.0"
 
 if _typing.TYPE_CHECKING:  # what follows for editors and type checkers; at run time see __getattr__
-    from dendrax import agent as agent
     from dendrax import certify as certify
     from dendrax import data as data
     from dendrax import draw as draw
@@ -95,7 +93,7 @@ else:  # a checker that saw __getattr__ would believe in any name
     _NEEDS = {
         **dict.fromkeys(("certify", "data", "draw", "placement", "rules"), ()),
         **dict.fromkeys(("equinox", "models"), ("equinox",)),
-        **dict.fromkeys(("agent", "train"), ("equinox", "optax")),
+        "train": ("equinox", "optax"),
         "nnx": ("flax",),
     }
     # Without submodules: `from dendrax import *` would load them all, and hide Equinox.

@@ -13,8 +13,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import config, distributed
+from jax._src import config
 from jax._src.ad_util import Zero, zeros_like_aval
+from jax._src.clusters import ClusterEnv as ClusterEnv
 from jax._src.core import EvalTrace, is_literalable, trace_state_clean, unmapped_aval
 from jax._src.core import Trace as Trace
 from jax._src.core import set_current_trace as set_current_trace
@@ -79,11 +80,6 @@ def on_all_devices(flag: Any, like: Any) -> Any:
     """Whether a flag holds on all devices between which ``like`` does not differ."""
     axes = tuple(varying_axes(flag) - varying_axes(like))
     return jax.lax.psum((~flag).astype(int), axes) == 0 if axes else flag
-
-
-def coordination_client() -> Any:
-    """What the processes of `jax.distributed` share small things by; ``None`` in one alone."""
-    return distributed.global_state.client
 
 
 def is_left_over(value: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from dendrax.cli import main
-from dendrax.experiments._store import Cell
+from dendrax.paper._store import Cell
 
 
 class Shown(NamedTuple):
@@ -49,5 +49,5 @@ def small(monkeypatch):
         settings |= {"name": "tiny", "model": "MLP()", "data": "images", "batch_size": 2}
         return [Cell("divergence", part, settings, lambda work: result)]
 
-    monkeypatch.setattr("dendrax.experiments.Paper.cells", cells)
-    monkeypatch.setattr("dendrax.experiments.Paper.missing", lambda self: [])
+    monkeypatch.setattr("dendrax.paper.Paper.cells", cells)
+    monkeypatch.setattr("dendrax.paper.Paper.missing", lambda self: [])

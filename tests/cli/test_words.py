@@ -79,7 +79,7 @@ def _parameters():
     return [(name, p) for name, command in commands.items() for p in command.params]
 
 
-@pytest.mark.parametrize("command", ["demo", "paper", "explore", "show", "data", "train", "launch"])
+@pytest.mark.parametrize("command", ["demo", "paper", "explore", "show", "data", "train"])
 def test_help_shows_the_default_of_every_option(dendrax, command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     lines = dendrax(command, "--help").stdout.splitlines()

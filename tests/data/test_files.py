@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dendrax.data._files import BadFile, from_deb, from_tar, from_zip, read_file
+from dendrax.data._archives import from_deb, from_tar
+from dendrax.data._files import BadFile, from_zip, read_file
 from tests.data import make
 
 CONTENT = bytes(range(256)) * 4

@@ -12,16 +12,8 @@ import PIL.Image
 import pytest
 
 from dendrax.data import ImageFolder, _files, _pillow, text
-from dendrax.data._files import (
-    MAX_DATA_BYTES,
-    BadFile,
-    from_deb,
-    from_npz,
-    from_tar,
-    from_zip,
-    gunzipped,
-    read_file,
-)
+from dendrax.data._archives import from_deb, from_tar
+from dendrax.data._files import MAX_DATA_BYTES, BadFile, from_npz, from_zip, read_file
 from tests.data import make
 
 
@@ -33,14 +25,6 @@ def test_more_than_may_be_read(tmp_path):
         assert read_file(tmp_path / name, most=20_000) == content
         with pytest.raises(BadFile, match=rf"{name} holds more than 20 kB"):
             read_file(tmp_path / name, most=19_999)
-
-
-def test_a_member_that_holds_more_than_may_be_read(tmp_path, monkeypatch):
-    content = gzip.compress(bytes(20_000))
-    assert gunzipped(tmp_path / "a.deb", content) == bytes(20_000)
-    monkeypatch.setattr(_files, "MAX_DATA_BYTES", 19_999)
-    with pytest.raises(BadFile, match=r"a\.deb holds more than 20 kB, the most that is read"):
-        gunzipped(tmp_path / "a.deb", content)
 
 
 def test_images_for_which_there_is_no_room(tmp_path, monkeypatch):
@@ -147,16 +131,16 @@ def array_file(header: str, content: bytes = b"") -> bytes:
         ),
         (
             array_file("{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000,)}", b"1"),
-            "1 bytes, its header promises 1000000000000 of uint8",
+            "is damaged",
         ),
         (
             array_file("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", b"8" * 8),
-            "pickled objects",
+            "Object arrays",
         ),
-        (b"\x93NUMPY\x09\x00", r"an array of version \(9, 0\)"),
+        (b"\x93NUMPY\x09\x00", r"is damaged .*version"),
         (b"GIF89a", "is damaged"),
         (array_file("{("), "is damaged"),
-        (array_file("{[]: 1, 'descr': '|u1'}"), "a header that cannot be read"),
+        (array_file("{[]: 1, 'descr': '|u1'}"), "is damaged"),
         (array_file("-" * 110 + "1"), "is damaged"),
     ],
 )

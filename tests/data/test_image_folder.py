@@ -1,4 +1,4 @@
-"""ImageFolder: which photographs, which labels, which pixels; and the twenty of foolbox's wheel."""
+"""ImageFolder: which photographs, which labels, which pixels; and the twenty of foolbox."""
 
 import hashlib
 
@@ -156,43 +156,41 @@ def test_wrong_indices(folder):
 
 
 class TestPhotographs:
-    """The wheel of foolbox, made small."""
+    """The twenty of foolbox, made two."""
 
-    MEMBERS = {  # noqa: RUF012
-        "foolbox/data/imagenet_01_559.jpg": make.encode(plain(GREEN), "JPEG"),
-        "foolbox/data/imagenet_00_24.jpg": make.encode(plain(RED), "JPEG"),
-        "foolbox/data/cifar10_00_3.png": make.encode(plain(GREY)),
+    FILES = {  # noqa: RUF012
+        "imagenet_01_559.jpg": make.encode(plain(GREEN), "JPEG"),
+        "imagenet_00_24.jpg": make.encode(plain(RED), "JPEG"),
     }
 
     @pytest.fixture(autouse=True)
     def published(self, home, monkeypatch):
-        jpegs = [content for name, content in sorted(self.MEMBERS.items()) if "imagenet" in name]
-        digest = hashlib.sha256(b"".join(jpegs)).hexdigest()
+        digest = hashlib.sha256(b"".join(c for _, c in sorted(self.FILES.items()))).hexdigest()
         monkeypatch.setattr(_photographs, "SHA256", digest)
 
-    def test_wheel(self, cache):
-        make.write_zip(cache / "foolbox-3.3.4-py3-none-any.whl", self.MEMBERS)
+    def test_they_are_read(self, cache):
+        (cache / "imagenet-photographs").mkdir()
+        for name, content in self.FILES.items():
+            (cache / "imagenet-photographs" / name).write_bytes(content)
         images, labels = imagenet_photographs(size=16)
         assert images.shape == (2, 16, 16, 3) and images.dtype == np.uint8
         assert labels.tolist() == [24, 559]
         assert np.abs(images[0].astype(int) - np.array(RED)).max() <= 3
 
     def test_missing(self):
-        with pytest.raises(FileNotFoundError, match=r"pip download --no-deps foolbox==3.3.4"):
+        with pytest.raises(FileNotFoundError, match=r"dendrax data get imagenet_photographs"):
             imagenet_photographs()
 
-    @pytest.mark.parametrize("members", [{}, {"foolbox/data/imagenet_00_24.jpg": b"hello"}])
-    def test_other_photographs(self, tmp_path, members):
-        make.write_zip(tmp_path / "foolbox-3.3.4-py3-none-any.whl", members)
-        problem = f"whl does not hold the twenty photographs of foolbox 3.3.4, but {len(members)} "
+    def test_other_photographs(self, tmp_path):
+        (tmp_path / "imagenet_00_24.jpg").write_bytes(b"hello")
+        problem = "does not hold the twenty photographs of foolbox 3.3.4, but 1 "
         with pytest.raises(ValueError, match=f"dendrax.data.imagenet_photographs: .*{problem}"):
             imagenet_photographs(data_dir=tmp_path)
 
     def test_a_photograph_that_cannot_be_decoded(self, tmp_path, monkeypatch):
         monkeypatch.setattr(_photographs, "SHA256", hashlib.sha256(b"hello").hexdigest())
-        name = "foolbox/data/imagenet_00_24.jpg"
-        make.write_zip(tmp_path / "foolbox-3.3.4-py3-none-any.whl", {name: b"hello"})
-        with pytest.raises(ValueError, match=f"holds {name}, which cannot be decoded as an image"):
+        (tmp_path / "imagenet_00_24.jpg").write_bytes(b"hello")
+        with pytest.raises(ValueError, match=r"jpg is there, but cannot be decoded as an image"):
             imagenet_photographs(data_dir=tmp_path)
 
 

@@ -86,16 +86,21 @@ def _check_words(words: list[str]) -> None:
     _CHECKS[program](words[1:])
 
 
+def _after_options(words: list[str]) -> list[str]:
+    """What a launcher runs: the words after its own, of which short ones have a value."""
+    while words and words[0].startswith("-"):
+        words = words[1 if words[0].startswith("--") else 2 :]
+    return words
+
+
 def _check_dendrax(arguments: list[str]) -> None:
     name, *rest = arguments
     if name not in _commands():
         raise ValueError(f"there is no command dendrax {name}")
     try:
-        parsed = _commands()[name].make_context(name, rest)
+        _commands()[name].make_context(name, rest)
     except _UsageError as error:
         raise ValueError(f"dendrax {name}: {error.format_message()}") from error
-    if name == "launch":
-        _check_words(parsed.params["command"])
 
 
 def _check_make(arguments: list[str]) -> None:
@@ -127,5 +132,6 @@ _CHECKS = {
     "make": _check_make,
     "pip": _check_pip,
     "python": _check_python,
-    "srun": _check_words,  # which runs the line that follows it
+    "srun": lambda arguments: _check_words(_after_options(arguments)),
+    "mpiexec": lambda arguments: _check_words(_after_options(arguments)),
 }

@@ -22,6 +22,8 @@ from tests.documentation.blocks import (
 EXCEPTIONS = {
     "dendrax.data._mnist.mnist": "the full data set is not here; tests/data/test_full_sets.py",
     "dendrax.data._cifar10.cifar10": "likewise",
+    "dendrax.data._get.get": "it fetches; tests/data/test_get.py",
+    "dendrax.train._distributed.connect": "it is for the whole process; tests/train",
     "dendrax.data._photographs.imagenet_photographs": "likewise",
 }
 # Pages of which the code is run, and looked at more closely, by other tests.

@@ -33,8 +33,8 @@ def test_pages_and_help_are_read():
         ("dendrax train --epochs three", "'--epochs': .*valid integer"),
         ("dendrax paper table9", "'table9' is not one of"),
         ("dendrax show", "Missing argument"),
-        ("dendrax launch -n 2 dendrax train --modle cnn", "No such option.*--modle"),
-        ("srun dendrax train --modle cnn", "No such option.*--modle"),
+        ("mpiexec -n 2 dendrax train --modle cnn", "No such option.*--modle"),
+        ("srun --ntasks=2 dendrax train --modle cnn", "No such option.*--modle"),
         ("XLA_FLAGS=--one dendrax shwo loss", "no command dendrax shwo"),
         ("pip install . && make tset", "no target tset"),
         ('pip install "dendrax[tarin]"', "no extra 'tarin'"),
@@ -86,8 +86,8 @@ def no_training(monkeypatch, readers_folder):
         return train.Fitted(model, None, [], 0, 0, "finished")
 
     monkeypatch.setattr("dendrax.train._plan.fit", fit)
-    monkeypatch.setattr("dendrax.train.connect", lambda cluster: None)
-    monkeypatch.setattr("dendrax.cli._train.plan_of_run", lambda folder, said: {"model": "cnn"})
+    monkeypatch.setattr("dendrax.train.connect", lambda method: None)
+    monkeypatch.setattr("dendrax.train.plan_of_run", lambda folder, said: {"model": "cnn"})
 
 
 @pytest.mark.parametrize("line", typed("dendrax train "), ids=str)

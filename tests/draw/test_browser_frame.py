@@ -5,9 +5,9 @@ import pathlib
 import pytest
 
 from dendrax import IL, ZIL
-from dendrax.experiments._contents import make_report
-from dendrax.experiments._page import html_page
-from dendrax.experiments._store import Finding
+from dendrax.paper._contents import make_report
+from dendrax.paper._page import html_page
+from dendrax.paper._store import Finding
 from tests.draw.browser import wait_until
 
 CAMERA = "({ ...explorer.camera })"

@@ -2,6 +2,7 @@
 
 import pathlib
 import shutil
+import socket
 from collections.abc import Iterator
 
 import jax
@@ -28,3 +29,10 @@ def finished(tmp_path_factory):
 def run(finished, tmp_path):
     """A copy of it, to be damaged."""
     return pathlib.Path(shutil.copytree(finished[0], tmp_path / "run"))
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]

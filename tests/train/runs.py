@@ -4,6 +4,7 @@ With seconds, each batch takes so long to read: there is time to kill it.
 """
 
 import dataclasses
+import os
 import sys
 import time
 
@@ -29,7 +30,8 @@ class Slow:
 
 
 def main(rule: str, folder: str, chunks: str = "", seconds: str = "0") -> None:
-    train.connect()
+    if "PMI_RANK" in os.environ:  # under mpiexec
+        train.connect(method="mpi4py")
     settings = dataclasses.replace(SETTINGS, checkpoint_every=2, log_every=1, epochs=8)
     found = train.fit(
         network(),

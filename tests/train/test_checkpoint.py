@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +18,9 @@ import pytest
 
 from dendrax import train
 from dendrax.train import _checkpoint
-from dendrax.train._checkpoint import Checkpoints, Damaged
-from dendrax.train._checksum import checksum_of_record, checksums
+from dendrax.train._checkpoint import Checkpoints, Damaged, checksum_of_record, checksums
 from dendrax.train._orbax import quiet
-from dendrax.train._progress import Progress
+from dendrax.train._progress import read_progress
 from tests.train.cases import bits, contents, fit, network
 
 
@@ -81,6 +81,24 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_used(run, finis
     assert [c for _, c in sorted(contents(aside).items())] == [c for _, c in sorted(before.items())]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", [damage_bits, truncate, replace, pathlib.Path.unlink])
+def test_every_file_of_a_checkpoint_damaged_alone(run, finished, damage):
+    """Noticed, or of no consequence: what comes out has the same bits in any case."""
+    names = [p.relative_to(run / "last" / "24") for p in (run / "last" / "24").rglob("*")]
+    files = [name for name in names if (run / "last" / "24" / name).is_file()]
+    noticed = 0
+    for name in files:
+        copy = pathlib.Path(shutil.copytree(run, run.with_name("copy")))
+        damage(copy / "last" / "24" / name)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            assert bits(fit(copy, resume=True).model) == finished[1], name
+        noticed += any("last/24 is damaged" in str(one.message) for one in found)
+        shutil.rmtree(copy)
+    assert len(files) >= 10 and noticed >= 3
+
+
 def test_the_best_of_what_is_repeated_is_set_aside(run, finished):
     """Orbax would not write an earlier one beside it."""
     (best,) = (run / "best").iterdir()
@@ -95,9 +113,9 @@ def test_the_best_of_what_is_repeated_is_set_aside(run, finished):
 
 def test_a_checkpoint_older_than_the_newest_is_not_passed_over(tmp_path):
     checkpoints = Checkpoints(tmp_path / "last", 3)
-    checkpoints.save(5, {"a": jnp.ones(3)}, Progress())
+    checkpoints.save(5, {"a": jnp.ones(3)}, {})
     with pytest.raises(ValueError, match=r"a checkpoint after 5 updates, so that none after 4"):
-        checkpoints.save(4, {"a": jnp.ones(3)}, Progress())
+        checkpoints.save(4, {"a": jnp.ones(3)}, {})
     assert checkpoints.steps() == [5]
 
 
@@ -176,7 +194,7 @@ def test_the_checkpoint_of_another_model_is_refused(run):
 def test_a_record_with_another_number_is_damaged(run, finished):
     record = run / "last" / "24" / "record" / "metadata"
     content = json.loads(record.read_text())
-    content["progress"]["best"] *= 2
+    content["notes"]["best"] *= 2
     record.write_text(json.dumps(content))
     with pytest.warns(UserWarning, match=r"last/24 is damaged: the checksum of its record differs"):
         assert bits(fit(run, resume=True).model) == finished[1]
@@ -195,26 +213,27 @@ def rewrite_record(run, step, change):
     "change",
     [
         lambda record: record.pop("step"),
+        lambda record: record.pop("run"),
         lambda record: record.pop("arrays"),
         lambda record: record.pop("checksums"),
-        lambda record: record.pop("progress"),
+        lambda record: record.pop("notes"),
         lambda record: record.update(step="24"),
         lambda record: record.update(run=[]),
         lambda record: record.update(arrays=[["a"]]),
         lambda record: record.update(arrays={"a": "b"}),
-        lambda record: record["progress"].pop("since"),
-        lambda record: record["progress"].update(other=1),
-        lambda record: record["progress"].update(losses="abc"),
-        lambda record: record["progress"].update(best="abc"),
-        lambda record: record["progress"].update(best_step=None),
-        lambda record: record["progress"].update(since=-1),
-        lambda record: record["progress"].update(losses=[10**400]),
-        lambda record: record["progress"].update(skipped=0.5),
+        lambda record: record["notes"].pop("since"),
+        lambda record: record["notes"].update(other=1),
+        lambda record: record["notes"].update(losses="abc"),
+        lambda record: record["notes"].update(best="abc"),
+        lambda record: record["notes"].update(best_step=None),
+        lambda record: record["notes"].update(since=-1),
+        lambda record: record["notes"].update(losses=[10**400]),
+        lambda record: record["notes"].update(skipped=0.5),
     ],
 )
 def test_an_edited_record_is_damaged(run, change):
     rewrite_record(run, 24, change)
-    checkpoints = Checkpoints(run / "last", 3)
+    checkpoints = Checkpoints(run / "last", 3, read_notes=read_progress)
     with pytest.raises(Damaged, match=r"its (record|progress) "):
         checkpoints._record(24)
     checkpoints.close()
@@ -237,13 +256,6 @@ def test_the_checkpoint_of_another_run_is_refused(run, tmp_path):
     assert contents(run) == before
     with pytest.raises(ValueError, match=r"last/24 is the checkpoint of another run"):
         train.load(run, network(), which="last")
-
-
-def test_a_checkpoint_that_does_not_say_of_which_run_it_is_is_read(run, finished):
-    """They did not, once."""
-    for step in (15, 20, 24):
-        rewrite_record(run, step, lambda record: record.pop("run"))
-    assert bits(fit(run, resume=True).model) == finished[1]
 
 
 def test_the_best_checkpoint_of_another_run_is_refused(run, tmp_path):
@@ -369,10 +381,19 @@ def test_checksums_see_every_bit(dtype):
     assert checksum != checksums({"a": jnp.asarray(changed)})
 
 
+def test_notes_are_read_and_a_state_made_of_them(tmp_path):
+    """As the agent does it, whose arrays have the sizes that its notes tell."""
+    checkpoints = Checkpoints(tmp_path, 1, read_notes=lambda notes: notes["size"])
+    checkpoints.save(1, {"a": jnp.ones(3)}, {"size": 3})
+    found, problems = checkpoints.load(lambda size: {"a": jnp.zeros(size)})
+    assert not problems and found.notes == 3 and (found.state["a"] == 1).all()
+    checkpoints.close()
+
+
 def test_random_keys_are_kept(tmp_path):
     checkpoints = Checkpoints(tmp_path, 1)
     state = {"key": jax.random.key(3), "n": jnp.arange(3)}
-    checkpoints.save(1, state, Progress())
+    checkpoints.save(1, state, {})
     found, problems = checkpoints.load(state)
     assert not problems
     assert (jax.random.key_data(found.state["key"]) == jax.random.key_data(state["key"])).all()

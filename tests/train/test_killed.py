@@ -1,10 +1,10 @@
 """Runs that are killed, interrupted, or lose one of their processes."""
 
+import contextlib
 import functools
 import os
 import pathlib
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -14,11 +14,11 @@ import time
 import pytest
 
 from dendrax.train._journal import read_lines
-from dendrax.train._launch import _free_port
 from tests.train.cases import RULES
+from tests.train.launcher import in_two, with_mpiexec
 
 PROGRAM = [sys.executable, "-m", "tests.train.runs"]
-LAUNCHED = [sys.executable, "-m", "dendrax.cli", "launch", "-n", "2", *PROGRAM]
+LAUNCHED = in_two(PROGRAM)
 
 
 def environment(devices=1):
@@ -56,12 +56,15 @@ def wait_until_later(process, folder, step=0, timeout=120):
         time.sleep(0.005)
 
 
-def children_of(process):
-    """The processes of a launcher, in their order."""
-    found = subprocess.run(
-        ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True
-    )
-    return [int(word) for word in found.stdout.split()]
+def processes_of(folder):
+    """The processes that a launcher started for a run."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            words = path.read_text().split("\0")
+            if words[0] == sys.executable and str(folder) in words:
+                found.append(int(path.parent.name))
+    return sorted(found)
 
 
 def kill(process):
@@ -127,6 +130,7 @@ def test_a_signal_saves_and_leaves(tmp_path, number):
     assert result(start("ZIL", folder))[:2] == undisturbed("ZIL")[:2]
 
 
+@with_mpiexec
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RULES)
 def test_any_number_of_devices_and_processes_gives_the_same_bits(tmp_path, name):
@@ -139,6 +143,7 @@ def test_any_number_of_devices_and_processes_gives_the_same_bits(tmp_path, name)
     assert all(one == found[0] for one in found)
 
 
+@with_mpiexec
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RULES)
 def test_without_chunks_it_is_the_same_to_rounding(tmp_path, name):
@@ -152,20 +157,26 @@ def test_without_chunks_it_is_the_same_to_rounding(tmp_path, name):
         )
 
 
-def kill_one_of_two(folder):
-    """Two processes, launched as one run; the other must end, and say why."""
+def kill_one_of_two(folder, number=signal.SIGKILL):
+    """Two processes, launched as one run; the launcher ends the job, and says why."""
     process = start("ZIL", folder, 8, 0.1, program=LAUNCHED)
     wait_until_later(process, folder, 3)
-    os.kill(children_of(process)[1], signal.SIGKILL)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGKILL
-    assert "process 1 of 2 was killed by SIGKILL" in err and "--resume" in err
+    both = processes_of(folder)
+    assert len(both) == 2
+    os.kill(both[1], number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode != 0
+    return out + err
 
 
-def test_one_of_two_processes_that_dies_stops_the_other(tmp_path):
-    kill_one_of_two(tmp_path / "run")
+@with_mpiexec
+def test_one_of_two_processes_that_dies_ends_the_job(tmp_path):
+    said = kill_one_of_two(tmp_path / "run")
+    assert "BAD TERMINATION" in said and "Killed (signal 9)" in said
+    assert processes_of(tmp_path / "run") == []
 
 
+@with_mpiexec
 @pytest.mark.slow
 def test_two_processes_are_one_run(tmp_path):
     """Killed and resumed, they end with the bits of one process."""
@@ -174,49 +185,26 @@ def test_two_processes_are_one_run(tmp_path):
     assert again == result(start("ZIL", tmp_path / "whole", 8))
 
 
+@with_mpiexec
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", [0, 1])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_without_the_launcher_the_other_finds_out_by_itself(tmp_path, number, victim):
-    """Process 0 is the one by which they found each other."""
-    folder = tmp_path / "run"
-    who = {"DENDRAX_COORDINATOR": f"localhost:{_free_port()}", "DENDRAX_NUM_PROCESSES": "2"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    both = [
-        subprocess.Popen(
-            [*PROGRAM, "ZIL", str(folder), "8", "0.3"],
-            env={**environment(), **who, "DENDRAX_PROCESS_ID": str(index)},
-            **pipes,
-        )
-        for index in range(2)
-    ]
-    wait_until_later(both[0], folder, 3)
-    both[victim].send_signal(number)
-    _, err = both[1 - victim].communicate(timeout=60)
-    assert both[1 - victim].returncode == 1
-    assert (
-        re.search(r"has lost (another one|process)|perhaps because process 0", err)
-        and "again with resume" in err
-    )
-    both[victim].kill()
-    both[victim].communicate()
-    again = result(start("ZIL", folder, 8, program=LAUNCHED))
+def test_one_of_two_processes_that_is_stopped_ends_the_job(tmp_path):
+    said = kill_one_of_two(tmp_path / "run", signal.SIGSTOP)
+    assert "stopped sending heartbeats" in said
+    again = result(start("ZIL", tmp_path / "run", 8, program=LAUNCHED))
     assert again == result(start("ZIL", tmp_path / "whole", 8))
 
 
+@with_mpiexec
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", [0, 1])
-def test_one_that_hangs_stops_the_other_under_the_launcher(tmp_path, victim):
-    folder = tmp_path / "run"
-    process = start("ZIL", folder, 8, 0.3, program=LAUNCHED)
-    wait_until_later(process, folder, 3)
-    os.kill(children_of(process)[victim], signal.SIGSTOP)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert f"process {1 - victim} of 2 has lost process {victim}" in err
-    assert f"process {1 - victim} of 2 failed with exit code 1. Stopped the others" in err
+def test_a_signal_to_the_launcher_saves_and_leaves(tmp_path):
+    process = start("ZIL", tmp_path / "run", 8, 0.1, program=LAUNCHED)
+    wait_until_later(process, tmp_path / "run", 3)
+    process.send_signal(signal.SIGINT)
+    assert result(process)[0] == "interrupted"
+    assert process.returncode == 130
 
 
+@with_mpiexec
 @pytest.mark.slow
 def test_a_damaged_checkpoint_is_set_aside_by_all_processes(tmp_path):
     """Also if only one of them reads the part that is damaged."""

@@ -176,8 +176,11 @@ def test_what_is_wrong_with_a_plan(written, match):
         ({"data": "text(path='nowhere.txt')"}, r"nowhere.txt is not a file"),
         ({"optimizer": "adan"}, r"no optimizer 'adan'. Did you mean 'adam'"),
         ({"optimizer": "adam(lr=0.1)"}, r"no setting 'lr'(?s:.*)learning_rate.*clip, accumulate"),
-        ({"optimizer": "adam(learning_rate=-1)"}, r"learning_rate=-1 must be a number above 0"),
-        ({"optimizer": "adam(accumulate=0)"}, r"accumulate=0 must be 1 or more"),
+        (
+            {"optimizer": "adam(learning_rate=-1)"},
+            r"learning_rate=-1 must be a finite number above 0",
+        ),
+        ({"optimizer": "adam(accumulate=0)"}, r"accumulate=0 must be an integer, at least 1"),
         ({"schedule": "cosine(warm=1)"}, r"no setting 'warm'. Did you mean 'warmup'"),
         ({"rule": "IncrementalPC", "optimizer": "adam"}, r"moves the weights itself"),
         ({"vertices": "layers"}, r"vertices='layers' is not known"),

@@ -13,8 +13,7 @@ from dendrax.cli._measurements import (
     show_claims,
     show_table,
 )
-from dendrax.experiments import Paper
-from dendrax.experiments._story import OPENING, Chapter
+from dendrax.paper import OPENING, Chapter, Paper
 
 WAIT = "This takes about three minutes on two idle cores."
 AGAIN = "What is measured already is kept in {}, and only shown again."

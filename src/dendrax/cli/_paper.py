@@ -10,7 +10,7 @@ from dendrax.cli._measurements import (
     show_claims,
     show_table,
 )
-from dendrax.experiments import Paper
+from dendrax.paper import Paper
 
 
 def run(paper: Paper, parts: tuple[str, ...], tables: tuple[str, ...]) -> None:

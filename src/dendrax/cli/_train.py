@@ -1,13 +1,12 @@
-"""``dendrax train`` and ``dendrax launch``: a run, what it says on the way, and how it ends."""
+"""``dendrax train``: a run, what it says on the way, and how it ends."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import jax
@@ -19,9 +18,6 @@ from dendrax.cli._speaking import say, speaking
 from dendrax.draw._structure import rule_text
 from dendrax.named import find_rule
 from dendrax.support import complain, speaking_as
-from dendrax.train._folder import CURVES
-from dendrax.train._launch import INTERRUPTED
-from dendrax.train._plan import Plan, plan_of_run
 
 
 def run(
@@ -31,12 +27,13 @@ def run(
     *,
     out: pathlib.Path,
     resume: bool,
-    cluster: bool,
+    peers: Mapping[str, Any],
 ) -> None:
     """Connect, train, and say what came of it."""
     console = Console(stderr=True, highlight=False)
     with speaking_as("dendrax train"), _speaking(console):
-        train.connect(cluster=cluster)
+        if peers:
+            train.connect(**peers)
         chosen = _plan(file, named, settings, out if resume else None)
         first = jax.process_index() == 0
         watch = train.bar(console, title=_introduced(chosen, out)) if first else None
@@ -44,7 +41,7 @@ def run(
         if first:
             _finish(console, found, out)
     if found.reason == "interrupted":
-        sys.exit(INTERRUPTED)
+        sys.exit(train.INTERRUPTED)
 
 
 def _plan(
@@ -52,12 +49,12 @@ def _plan(
     named: Mapping[str, str | None],
     settings: Mapping[str, Any],
     resumed: pathlib.Path | None,
-) -> Plan:
+) -> train.Plan:
     """From the file, or from the run that goes on; the command line overrides both."""
     said = {name: value for name, value in named.items() if value is not None}
     source: Any = file
     if file is None and resumed is not None:
-        source = plan_of_run(resumed, said)
+        source = train.plan_of_run(resumed, said)
         if not source and not said:
             raise complain(
                 FileNotFoundError,
@@ -68,7 +65,7 @@ def _plan(
     return train.plan(source, **said, train=counts)
 
 
-def _introduced(chosen: Plan, out: pathlib.Path) -> str:
+def _introduced(chosen: train.Plan, out: pathlib.Path) -> str:
     devices = f"{jax.device_count()} device{'s' * (jax.device_count() > 1)}"
     if jax.process_count() > 1:
         devices += f" in {jax.process_count()} processes"
@@ -81,8 +78,8 @@ def _finish(console: Console, found: train.Fitted, out: pathlib.Path) -> None:
         console.print(_table(found))
     with contextlib.suppress(ImportError):  # plots are an extra
         if found.history:
-            train.curves(found.history, out / CURVES)
-            say(console, f"The curves: {out / CURVES}")
+            train.curves(found.history, out / train.CURVES)
+            say(console, f"The curves: {out / train.CURVES}")
     best = f", the best in {out / 'best' / str(found.best_step)}" if found.best_step else ""
     say(console, f"The checkpoints: {out / 'last'}{best}")
     if found.skipped:
@@ -113,16 +110,6 @@ def _table(found: train.Fitted, most: int = 12) -> Table:
     return table
 
 
-def launch(count: int, command: Sequence[str]) -> NoReturn:
-    """Run a command in several processes."""
-    console = Console(stderr=True, highlight=False)
-    with speaking_as("dendrax launch"), _speaking(console):
-        own = command[0] == "dendrax"  # as we were started, whatever PATH says
-        program = [sys.executable, "-m", "dendrax.cli", *command[1:]] if own else list(command)
-        code = train.launch(program, count, say=lambda text: say(console, text, "red"))
-    sys.exit(code)
-
-
 @contextlib.contextmanager
 def _speaking(console: Console) -> Iterator[None]:
     """Warnings in a line, and a second Ctrl-C in one, too."""
@@ -132,14 +119,13 @@ def _speaking(console: Console) -> Iterator[None]:
             with speaking(console, leave=_leave):
                 yield
         except KeyboardInterrupt:
-            _leave(console, "Stopped at once. What was saved before is whole.", INTERRUPTED)
+            _leave(console, "Stopped at once. What was saved before is whole.", train.INTERRUPTED)
 
 
 def _leave(console: Console, text: str, code: int = 1) -> NoReturn:
     say(console, text, "red")
-    if jax.distributed.is_initialized() or code == INTERRUPTED:
+    if train.has_peers() or code == train.INTERRUPTED:
         # The usual way out waits for all processes, and the others may be dead; and for threads
         # that are in the middle of a checkpoint.
-        sys.stderr.flush()
-        os._exit(code)
+        train.leave(code)
     sys.exit(code)

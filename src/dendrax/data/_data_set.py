@@ -11,11 +11,10 @@ import pathlib
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from dendrax.data._arguments import expanded
 from dendrax.data._files import BadFile
-from dendrax.support import complain
+from dendrax.support import complain, expanded
 
 T = TypeVar("T")
 DataDir = str | os.PathLike[str] | None
@@ -35,26 +34,34 @@ class DataSet(Generic[T]):
 
     name: str
     about: str
-    command: str  # puts a package into the current folder
+    get: str  # its name to `dendrax data get`
     accepts: str  # the files that are read, in words
-    forms: tuple[Form[T], ...]  # the first that is found in a folder is read: packages first
+    forms: tuple[Form[T], ...]  # the first that is found in a folder is read
     subfolders: tuple[str, ...] = ("",)
     usual: tuple[str, ...] = ()  # where other tools keep it; ~ is the home folder
+    packages: tuple[str, ...] = ()  # what `dendrax data get --from` unpacks
     pickles: tuple[str, ...] = ()  # known only to say that they are not read
 
 
 def cache_folder() -> pathlib.Path:
-    """Where packages may be put, and where decoded images are kept."""
+    """Where `dendrax data get` writes."""
     root = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG specification: a path that is not absolute is to be ignored.
     return _path(root if os.path.isabs(root) else "~/.cache") / "dendrax"
 
 
-def command_for(data_set: DataSet[T], data_dir: DataDir = None) -> str:
-    """The shell command that puts the package where it is then found first."""
+def command_for(data_set: DataSet[T], data_dir: DataDir = None, source: Any = None) -> str:
+    """The shell command that puts the files where they are then found first."""
+    words = ["dendrax", "data", "get", data_set.get]
+    words += [] if source is None else ["--from", str(source)]
+    words += [] if data_dir is None else ["--data-dir", str(_path(data_dir))]
+    return shlex.join(words)
+
+
+def own_folder(data_dir: DataDir = None) -> pathlib.Path:
+    """The folder that is looked into first."""
     chosen = data_dir if data_dir is not None else os.environ.get("DENDRAX_DATA")
-    folder = shlex.quote(str(_path(chosen) if chosen else cache_folder()))
-    return f"mkdir -p {folder} && cd {folder} && {data_set.command}"
+    return _path(chosen) if chosen else cache_folder()
 
 
 def find(data_set: DataSet[T], data_dir: DataDir = None) -> tuple[Form[T], pathlib.Path] | None:
@@ -75,16 +82,22 @@ def load(data_set: DataSet[T], data_dir: DataDir = None) -> T:
     try:
         return form.read(path)
     except BadFile as error:
-        # A download would leave a file of that name alone, however damaged.
-        again = f"Delete {error.path} and get it again" if error.path.is_file() else "Get it again"
-        remedy = f"{again}: {command_for(data_set, data_dir)}"
+        delete = f"Delete {error.path} and get it again" if error.path.is_file() else "Get it again"
+        remedy = f"{delete}: {command_for(data_set, data_dir)}"
         raise complain(ValueError, str(error), remedy=remedy) from error
 
 
 def _missing(data_set: DataSet[T], data_dir: DataDir) -> Exception:
     folders = list(_folders(data_set, data_dir))
-    pickled = [p for folder in folders for name in data_set.pickles for p in _matches(folder, name)]
-    if pickled:
+    packages, pickled = (
+        [p for folder in folders for name in names for p in _matches(folder, name)]
+        for names in (data_set.packages, data_set.pickles)
+    )
+    get = f"Get it: {command_for(data_set, data_dir)}"
+    if packages:
+        problem = f"{packages[0]} is a package, which is not read as it is"
+        get = f"Unpack it: {command_for(data_set, data_dir, packages[0])}"
+    elif pickled:
         problem = f"{pickled[0]} holds pickles, which are not read, since a pickle can run any code"
     elif data_dir is None:
         problem = f"{data_set.name} is in none of: {', '.join(map(str, folders))}"
@@ -92,10 +105,7 @@ def _missing(data_set: DataSet[T], data_dir: DataDir) -> Exception:
         problem = f"data_dir={str(data_dir)!r} does not hold {data_set.name}"
     else:
         problem = f"data_dir={str(data_dir)!r} is not a folder"
-    remedy = (
-        f"Get it: {command_for(data_set, data_dir)}\n"
-        f"  Or pass data_dir=, a folder that holds {data_set.accepts}."
-    )
+    remedy = f"{get}\n  Or pass data_dir=, a folder that holds {data_set.accepts}."
     return complain(FileNotFoundError, f"{problem}.", remedy=remedy)
 
 

@@ -1,7 +1,7 @@
 """FashionMNIST: the subset that ships with the package, made by ``tools/make_fashion_subset.py``.
 
 Photographs of clothes by Zalando SE (2017), under the MIT licence that lies beside the data. The
-full set is read from Debian's package, or from the four IDX files that every other tool has.
+full set is read from the four IDX files that Debian's package and every other tool have.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import pathlib
 import numpy as np
 
 from dendrax.data._data_set import DataDir, DataSet, Form, load
-from dendrax.data._files import from_deb, gunzipped
-from dendrax.data._idx import ANY_FILE, FILES, assemble, read_folder
+from dendrax.data._idx import ANY_FILE, FILES, read_folder
 from dendrax.data._images import Images
 from dendrax.support import public
 
@@ -69,12 +68,6 @@ def fashion_mnist(full: bool = False, *, data_dir: DataDir = None) -> Images:
         return Images(*(arrays[name] for name in Images._fields))
 
 
-def _from_deb(path: pathlib.Path) -> Images:
-    names = [f"usr/share/datasets/fashion-mnist/{name}.gz" for name in FILES]
-    contents = [gunzipped(path, content) for content in from_deb(path, names)]
-    return assemble([path] * 4, contents, SHA256)
-
-
 def _from_folder(path: pathlib.Path) -> Images:
     return read_folder(path, SHA256)
 
@@ -82,9 +75,10 @@ def _from_folder(path: pathlib.Path) -> Images:
 FASHION_MNIST = DataSet(
     name="FashionMNIST",
     about="60000 + 10000 grey images of clothes, 28 x 28; MIT licence",
-    command="apt-get download dataset-fashion-mnist",
-    accepts=f"dataset-fashion-mnist_*.deb, or {FILES[0]}(.gz) and its three companions",
-    forms=(Form("dataset-fashion-mnist_*.deb", _from_deb), Form(ANY_FILE, _from_folder)),
+    get="fashion_mnist",
+    accepts=f"{FILES[0]}(.gz) and its three companions",
+    forms=(Form(ANY_FILE, _from_folder),),
+    packages=("dataset-fashion-mnist_*.deb",),
     subfolders=("", "FashionMNIST/raw", "fashion-mnist"),
     usual=(
         "/usr/share/datasets/fashion-mnist",

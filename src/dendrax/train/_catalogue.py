@@ -12,10 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from dendrax import data, models
-from dendrax.data._arguments import integer
-from dendrax.data._images import standardised
+from dendrax.data import standardised
 from dendrax.named import Named, call_named, find_named
-from dendrax.support import check_memory, complain, nearest, size_of
+from dendrax.support import check_memory, complain, integer, nearest, size_of
 from dendrax.train._samples import Arrays, Samples
 
 

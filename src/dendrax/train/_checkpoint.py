@@ -1,37 +1,39 @@
 """Checkpoints: written whole or not at all (orbax), checked when they are read.
 
-A checkpoint holds every array of the state and a record: what the run is, how far it is, and a
-checksum of each array. One that cannot be read, or whose checksums differ, is damaged: it is set
+A checkpoint holds every array of a state and a record: what the run is, notes of whoever saves it
+(how far a run of `fit` is, say), and a checksum of each array: orbax alone does not notice a
+flipped bit. One that cannot be read, or whose checksums differ, is damaged: it is set
 aside under another name, never overwritten or deleted, and the one before it is used.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import json
 import pathlib
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
 
 from dendrax.support import complain, is_ours, is_special, shortened
-from dendrax.train._checksum import checksum_of_record, checksums
 from dendrax.train._distributed import all_agree, is_of_connection, wait_for_all
 from dendrax.train._orbax import import_orbax, quiet, short_reason
-from dendrax.train._progress import Progress, read_progress
 
-FORMAT = "dendrax.train 1"
+FORMAT = "dendrax.train 2"
 MAX_RECORD_BYTES = 20_000_000  # of a file that holds no arrays
 
 
 class Found(NamedTuple):
-    """A checkpoint that was read: after how many updates, the state, and the run's progress."""
+    """A checkpoint that was read: after how many updates, the state, and the notes, as read."""
 
     step: int
     state: Any
-    progress: Progress
+    notes: Any
 
 
 class CheckpointRecord(NamedTuple):
@@ -39,7 +41,7 @@ class CheckpointRecord(NamedTuple):
 
     step: int
     run: dict[str, Any]
-    progress: Progress
+    notes: Any
     arrays: list[list[str]]
     checksums: dict[str, int]
 
@@ -51,11 +53,20 @@ class Damaged(Exception):
 class Checkpoints:
     """The checkpoints in one folder, of which the last ``keep`` are kept.
 
-    ``run`` is what their run is, as JSON has it: the checkpoint of another one is refused.
+    - ``run``: what their run is, as JSON has it; the checkpoint of another one is refused.
+    - ``read_notes``: makes of notes, as JSON has them, what `load` returns. Anybody may have edited
+      them: it raises ``ValueError`` if they are none, and the checkpoint is damaged.
     """
 
-    def __init__(self, folder: pathlib.Path, keep: int, run: Mapping[str, Any] | None = None):
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        keep: int,
+        run: Mapping[str, Any] | None = None,
+        read_notes: Callable[[Any], Any] = lambda notes: notes,
+    ):
         self.folder, self._keep, self._run = folder.absolute(), keep, run or {}
+        self._read_notes = read_notes
         self._ocp = import_orbax()
         self._manager: Any = None
         self._writes = False
@@ -104,14 +115,14 @@ class Checkpoints:
         names = [p.name for p in self.folder.glob("*") if p.is_dir() and p.name.isdecimal()]
         return sorted((int(name) for name in names if name == str(int(name))), reverse=True)
 
-    def save(self, step: int, state: Any, progress: Progress) -> pathlib.Path:
-        """Write a checkpoint; raises a worded error if the disk does not take it."""
+    def save(self, step: int, state: Any, notes: Any) -> pathlib.Path:
+        """Write a checkpoint, with notes that JSON can say; a worded error if the disk is full."""
         arrays = _flat(state)
         record = {
             "format": FORMAT,
             "step": step,
             "run": self._run,
-            "progress": dataclasses.asdict(progress),
+            "notes": notes,
             "arrays": _described(state),
             "checksums": checksums(arrays),
         }
@@ -148,8 +159,9 @@ class Checkpoints:
     def load(self, like: Any, only: tuple[str, ...] = ("",)) -> tuple[Found | None, dict[int, str]]:
         """The newest good checkpoint, and what is wrong with those that are newer.
 
-        ``like`` is a state with the types, shapes and places that are wanted; ``only``, how the
-        paths of its arrays begin, if it is only a part of what was written.
+        ``like`` is a state with the types, shapes and places that are wanted, or a function that
+        makes it of the notes; ``only``, how the paths of its arrays begin, if it is only a part of
+        what was written.
         """
         problems = {}
         for step in self.steps():
@@ -169,6 +181,7 @@ class Checkpoints:
     def _read(self, step: int, like: Any, only: tuple[str, ...]) -> Found:
         record = self._record(step)
         self._check_run(step, record.run)
+        like = like(record.notes) if callable(like) else like
         part = [n for n, (path, _) in enumerate(record.arrays) if path.startswith(only)]
         self._check_fits(step, [record.arrays[n] for n in part], like)
         wanted = {
@@ -182,7 +195,7 @@ class Checkpoints:
         wrong = [n for n in part if found[str(n)] != record.checksums.get(str(n))]
         if wrong:
             raise Damaged(f"the checksum of {record.arrays[wrong[0]][0]} differs.")
-        return Found(step, _unflat([arrays[n] for n in wanted], like), record.progress)
+        return Found(step, _unflat([arrays[n] for n in wanted], like), record.notes)
 
     def _partial(self, wanted: Any) -> Any:
         ocp = self._ocp
@@ -195,10 +208,27 @@ class Checkpoints:
             raise Damaged("it was not written by this version of dendrax.train.")
         if found.get("checksum") != checksum_of_record(found):
             raise Damaged("the checksum of its record differs.")
-        record = _read_record(found)
+        record = self._read_record(found)
         if record.step != step:
             raise Damaged(f"it was written after {record.step} updates, not {step}.")
         return record
+
+    def _read_record(self, found: Mapping[str, Any]) -> CheckpointRecord:
+        """From JSON, which anybody may have edited."""
+        parts = [found.get(name) for name in CheckpointRecord._fields]
+        step, run, notes, arrays, checksums = parts
+        if (
+            not isinstance(step, int)
+            or not isinstance(run, dict)
+            or not isinstance(checksums, dict)
+            or not isinstance(arrays, list)
+            or not all(map(_is_description, arrays))
+        ):
+            raise Damaged("its record is incomplete.")
+        try:
+            return CheckpointRecord(step, run, self._read_notes(notes), arrays, checksums)
+        except ValueError as problem:
+            raise Damaged(str(problem)) from None
 
     def _check_run(self, step: int, run: Mapping[str, Any]) -> None:
         """Raise unless it is a checkpoint of this run."""
@@ -281,6 +311,23 @@ def _unused(folder: pathlib.Path, name: str) -> pathlib.Path:
     return next(folder / n for n in names if not (folder / n).exists())
 
 
+def checksums(arrays: Mapping[str, Any]) -> dict[str, int]:
+    """Of all bits of each array; the same however it is spread over devices and processes."""
+    return {name: zlib.crc32(_bytes_of(array)) for name, array in arrays.items()}
+
+
+def _bytes_of(array: Any) -> Any:
+    if not (array.is_fully_addressable or array.is_fully_replicated):
+        array = multihost_utils.process_allgather(array, tiled=True)
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def checksum_of_record(record: Mapping[str, Any]) -> int:
+    """Of all that a record says but its checksum."""
+    rest = {name: value for name, value in record.items() if name != "checksum"}
+    return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
+
+
 def _flat(state: Any) -> dict[str, Any]:
     """The arrays by number: their own names may hold anything."""
     return {str(n): _as_bits(leaf) for n, leaf in enumerate(jax.tree.leaves(state))}
@@ -292,7 +339,7 @@ def _unflat(arrays: list[Any], like: Any) -> Any:
 
 
 def _as_bits(leaf: Any) -> Any:
-    return jax.random.key_data(leaf) if is_key(leaf) else leaf
+    return jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf)
 
 
 def _from_bits(array: Any, like: Any) -> Any:
@@ -315,29 +362,6 @@ def _named(entry: Any) -> str:
     if isinstance(entry, int):
         return f"{entry} arrays"
     return f"{shortened(entry[0])} as {shortened(entry[1])}"
-
-
-def _read_record(found: Mapping[str, Any]) -> CheckpointRecord:
-    """From JSON, which anybody may have edited."""
-    step, run, arrays, checksums = (
-        found.get("step"),
-        found.get("run", {}),  # once, checkpoints did not say of which run they were
-        found.get("arrays"),
-        found.get("checksums"),
-    )
-    if (
-        not isinstance(step, int)
-        or not isinstance(run, dict)
-        or not isinstance(checksums, dict)
-        or not isinstance(arrays, list)
-        or not all(map(_is_description, arrays))
-    ):
-        raise Damaged("its record is incomplete.")
-    try:
-        progress = read_progress(found.get("progress"))
-    except ValueError as problem:
-        raise Damaged(str(problem)) from None
-    return CheckpointRecord(step, run, progress, arrays, checksums)
 
 
 def _is_description(entry: Any) -> bool:

@@ -10,6 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import jax
@@ -106,7 +107,7 @@ class Run:
     def go_on_from(self, found: Found) -> None:
         """Continue where a checkpoint stopped."""
         self.step, self.state, self._saved = found.step, found.state, found.step
-        self.progress = found.progress
+        self.progress = found.notes
         self.journal.go_back_to(found.step)
 
     # ---- the loop --------------------------------------------------------------------------------
@@ -261,14 +262,14 @@ class Run:
         self.progress.best, self.progress.best_step, self.progress.since = value, self.step, 0
         if self.folder is not None:
             self._check_finite()
-            self.folder.best.save(self.step, self.state, self.progress)
+            self.folder.best.save(self.step, self.state, asdict(self.progress))
 
     def _save(self) -> None:
         if self.folder is None or self.step == self._saved:
             return
         self._check_finite()
         self.progress.seconds += self._clock.lap()
-        self.folder.last.save(self.step, self.state, self.progress)
+        self.folder.last.save(self.step, self.state, asdict(self.progress))
         self._saved = self.step
 
     # ---- when numbers are lost -------------------------------------------------------------------

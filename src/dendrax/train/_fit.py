@@ -12,9 +12,8 @@ from typing import Any
 import jax
 
 from dendrax._settings import check_rule
-from dendrax.data._arguments import expanded
 from dendrax.rules import ZIL, Rule
-from dendrax.support import VERTICES, Vertices, complain, one_of, public, warn
+from dendrax.support import VERTICES, Vertices, complain, expanded, one_of, public, warn
 from dendrax.train._bar import Bar
 from dendrax.train._devices import Devices, all_devices, one_device
 from dendrax.train._distributed import together, wait_for_all
@@ -25,7 +24,6 @@ from dendrax.train._samples import Samples, as_samples, chosen
 from dendrax.train._settings import Settings
 from dendrax.train._task import Task, take_apart
 from dendrax.train._update import State, start_state
-from dendrax.train._watchdog import announcing_failure
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,22 +117,21 @@ def fit(
         found.model  # -> [1.00, -2.00, 3.00]
         ```
     """
-    with announcing_failure():
-        _check(rule, optimizer, settings, resume, folder)
-        if vertices is not None:
-            one_of("vertices", vertices, VERTICES)
-        samples = as_samples("data", data)
-        tested = None if test is None else as_samples("test", test)
-        learned, parts = take_apart(model)
-        task = Task(parts, loss, rule, vertices, optimizer, measure, state is not None)
-        devices, begun, levels = _begin(task, settings, learned, state, samples)
-        known = {"rule": repr(rule), "vertices": vertices, **asdict(settings), **(about or {})}
-        known["devices by level"] = None if levels is None else len(levels.placed.devices)
-        place = None if folder is None else Folder(expanded("folder", folder), settings.keep, known)
-        if place is not None:
-            place.check(resume=resume)
-        run = Run(task, settings, devices, samples, tested, place, begun, watch, levels)
-        run.check_measures()
+    _check(rule, optimizer, settings, resume, folder)
+    if vertices is not None:
+        one_of("vertices", vertices, VERTICES)
+    samples = as_samples("data", data)
+    tested = None if test is None else as_samples("test", test)
+    learned, parts = take_apart(model)
+    task = Task(parts, loss, rule, vertices, optimizer, measure, state is not None)
+    devices, begun, levels = _begin(task, settings, learned, state, samples)
+    known = {"rule": repr(rule), "vertices": vertices, **asdict(settings), **(about or {})}
+    known["devices by level"] = None if levels is None else len(levels.placed.devices)
+    place = None if folder is None else Folder(expanded("folder", folder), settings.keep, known)
+    if place is not None:
+        place.check(resume=resume)
+    run = Run(task, settings, devices, samples, tested, place, begun, watch, levels)
+    run.check_measures()
     try:
         with together():
             if place is not None:

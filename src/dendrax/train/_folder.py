@@ -20,6 +20,7 @@ from typing import IO, Any
 from dendrax.support import complain, shortened, warn, write_atomically
 from dendrax.train._checkpoint import FORMAT, Checkpoints
 from dendrax.train._disk import writing
+from dendrax.train._progress import read_progress
 
 RECORD = "run.json"
 JOURNAL = "metrics.jsonl"
@@ -46,8 +47,9 @@ class Folder:
     def __init__(self, path: pathlib.Path, keep: int, about: Mapping[str, Any]):
         self.path = path
         self._about: dict[str, Any] = json.loads(_in_json(about))  # as it will be read
-        self.last = Checkpoints(path / "last", keep, fixed_settings(self._about))
-        self.best = Checkpoints(path / "best", 1, fixed_settings(self._about))
+        fixed = fixed_settings(self._about)
+        self.last = Checkpoints(path / "last", keep, fixed, read_progress)
+        self.best = Checkpoints(path / "best", 1, fixed, read_progress)
         self._lock: IO[str] | None = None
 
     @property
@@ -228,6 +230,6 @@ def read_about(folder: pathlib.Path) -> dict[str, Any] | None:
         raise complain(
             ValueError,
             f"{record} was not written by this version of dendrax.",
-            remedy="Choose another folder.",
+            remedy="Choose another folder; a run is finished by the version that began it.",
         )
     return found["about"]

@@ -9,10 +9,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dendrax.data._arguments import expanded
-from dendrax.support import CHECKPOINT_NAMES, CheckpointName, complain, one_of, public, warn
+from dendrax.support import (
+    CHECKPOINT_NAMES,
+    CheckpointName,
+    complain,
+    expanded,
+    one_of,
+    public,
+    warn,
+)
 from dendrax.train._checkpoint import Checkpoints
 from dendrax.train._folder import fixed_settings, read_about
+from dendrax.train._progress import read_progress
 from dendrax.train._task import take_apart
 from dendrax.train._update import State
 
@@ -48,7 +56,7 @@ def load(
     """
     one_of("which", which, CHECKPOINT_NAMES)
     place = expanded("folder", folder)
-    checkpoints = Checkpoints(place / which, keep=1, run=_run_in(place))
+    checkpoints = Checkpoints(place / which, keep=1, run=_run_in(place), read_notes=read_progress)
     learned, parts = take_apart(model)
     like = State(jax.tree.map(jnp.asarray, learned), jax.tree.map(jnp.asarray, state), None, None)
     only = (".learned",) if state is None else (".learned", ".kept")

@@ -9,10 +9,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from dendrax.data._arguments import positive
 from dendrax.named import Named, call_named, check_settings, find_named
 from dendrax.rules import Rule
-from dendrax.support import complain, in_short, shortened
+from dendrax.support import complain, integer, positive, shortened
 
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "sgd": optax.sgd,
@@ -71,20 +70,16 @@ def find_optimizer(named: Named | None, schedule: Named, rule: Rule, total: int)
     settings = dict(named.settings)
     clip, accumulate = settings.pop("clip", None), settings.pop("accumulate", None)
     rate = settings.pop("learning_rate", RATES.get(named.name, USUAL_RATE))
-    _check_number("learning_rate", rate)
+    rate = positive("optimizer learning_rate", rate)
     rates = call_named(schedule, find_named(schedule, SCHEDULES), rate=rate, total=total)
     chosen = call_named(Named("optimizer", named.name, settings), function, learning_rate=rates)
     if named.name in OPTIMIZERS:
         _check_works(named, chosen)
     if clip is not None:
-        _check_number("clip", clip)
-        chosen = optax.chain(optax.clip_by_global_norm(clip), chosen)
+        clipped = optax.clip_by_global_norm(positive("optimizer clip", clip, finite=False))
+        chosen = optax.chain(clipped, chosen)
     if accumulate is not None:
-        if not isinstance(accumulate, int) or accumulate < 1:
-            raise complain(
-                ValueError, f"optimizer accumulate={in_short(accumulate)} must be 1 or more."
-            )
-        chosen = optax.MultiSteps(chosen, accumulate)
+        chosen = optax.MultiSteps(chosen, integer("optimizer accumulate", accumulate))
     return chosen
 
 
@@ -112,8 +107,3 @@ def _check_works(named: Named, optimizer: Any) -> None:
             f"optimizer {shortened(str(named))} makes no update: {reason}.",
             remedy="Look at its settings.",
         ) from problem
-
-
-def _check_number(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise complain(ValueError, f"optimizer {name}={in_short(value)} must be a number above 0.")

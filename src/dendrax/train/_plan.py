@@ -30,7 +30,6 @@ from typing import Any
 
 import jax
 
-from dendrax.data._arguments import expanded
 from dendrax.named import (
     Named,
     check_keys,
@@ -45,6 +44,7 @@ from dendrax.support import (
     VERTICES,
     Vertices,
     complain,
+    expanded,
     in_short,
     is_ours,
     is_special,
@@ -67,7 +67,6 @@ from dendrax.train._folder import CODE, read_about
 from dendrax.train._optimizers import OPTIMIZERS, SCHEDULES, find_optimizer
 from dendrax.train._samples import batches_per_epoch
 from dendrax.train._settings import Settings
-from dendrax.train._watchdog import announcing_failure
 
 NAMED = ("model", "data", "rule", "optimizer", "schedule")
 SECTIONS = (*NAMED, "train", "vertices")
@@ -96,14 +95,13 @@ class Plan:
         watch: Callable[[Moment], None] | None = None,
     ) -> Fitted:
         """Do it; see `dendrax.train.fit`."""
-        with announcing_failure():
-            rule = find_rule(self.rule)
-            corpus = find_data(self.data)
-            per_epoch = batches_per_epoch(corpus.train, self.settings.batch_size)
-            total = self.settings.total(per_epoch)
-            optimizer = find_optimizer(self.optimizer, self.schedule, rule, total)
-            model = find_model(self.model, corpus, jax.random.key(self.settings.seed))
-            check_update(model, corpus, self.settings.batch_size)
+        rule = find_rule(self.rule)
+        corpus = find_data(self.data)
+        per_epoch = batches_per_epoch(corpus.train, self.settings.batch_size)
+        total = self.settings.total(per_epoch)
+        optimizer = find_optimizer(self.optimizer, self.schedule, rule, total)
+        model = find_model(self.model, corpus, jax.random.key(self.settings.seed))
+        check_update(model, corpus, self.settings.batch_size)
         return fit(
             model,
             loss_of(corpus),

@@ -7,7 +7,7 @@ checkpoint, or on other devices, or in several processes, sees the same batches.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any, Protocol
 
 import jax
@@ -74,7 +74,7 @@ def as_samples(name: str, data: Any) -> Samples:
     return data
 
 
-def batches_per_epoch(samples: Samples, batch_size: int) -> int:
+def batches_per_epoch(samples: Sized, batch_size: int) -> int:
     """How many full batches there are."""
     count = len(samples) // batch_size
     if not count:
@@ -85,7 +85,7 @@ def batches_per_epoch(samples: Samples, batch_size: int) -> int:
     return count
 
 
-def chosen(samples: Samples, batch_size: int, seed: int, step: int) -> np.ndarray:
+def chosen(samples: Sized, batch_size: int, seed: int, step: int) -> np.ndarray:
     """The samples of one update: a new permutation for each pass, without what is left over."""
     epoch, place = divmod(step, batches_per_epoch(samples, batch_size))
     order = _permutation(len(samples), seed, epoch)

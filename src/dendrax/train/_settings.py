@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dendrax.data._arguments import integer, seed_number
 from dendrax.support import (
     MODES,
     NON_FINITE_ACTIONS,
@@ -14,8 +13,10 @@ from dendrax.support import (
     NonFiniteAction,
     Sharding,
     complain,
+    integer,
     one_of,
     public,
+    seed_number,
 )
 
 
