@@ -62,6 +62,7 @@ from dendrax.support._words import CheckpointName as CheckpointName
 from dendrax.support._words import GraphLayout as GraphLayout
 from dendrax.support._words import LearningTime as LearningTime
 from dendrax.support._words import Mode as Mode
+from dendrax.support._words import Modules as Modules
 from dendrax.support._words import NonFiniteAction as NonFiniteAction
 from dendrax.support._words import OnDivergence as OnDivergence
 from dendrax.support._words import PaperPart as PaperPart
@@ -72,3 +73,4 @@ from dendrax.support._words import Sharding as Sharding
 from dendrax.support._words import Start as Start
 from dendrax.support._words import Stem as Stem
 from dendrax.support._words import Vertices as Vertices
+from dendrax.support._words import VerticesWord as VerticesWord

@@ -6,11 +6,12 @@ tuples. What is always written with settings, such as ``"adam(b1=0.9)"``, has no
 JAX is not imported here: the command line completes these words while a key is pressed.
 """
 
-from typing import Literal, get_args
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, get_args
 
 # ---- settings ------------------------------------------------------------------------------------
 
-Vertices = Literal["primitive", "layer", "marked"]
+VerticesWord = Literal["primitive", "layer", "marked"]
 Quantity = Literal["energy", "x", "mu", "epsilon", "statistics"]
 Start = Literal["forward", "zeros", "noise"]
 LearningTime = Literal["level", "end"]
@@ -25,7 +26,7 @@ Sharding = Literal["replicated", "fsdp", "levels"]
 CheckpointName = Literal["best", "last"]
 PaperPart = Literal["table1", "table2", "table3", "training", "beyond"]
 
-VERTICES: tuple[Vertices, ...] = get_args(Vertices)
+VERTICES: tuple[VerticesWord, ...] = get_args(VerticesWord)
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 STARTS: tuple[Start, ...] = get_args(Start)
 LEARNING_TIMES: tuple[LearningTime, ...] = get_args(LearningTime)
@@ -39,6 +40,10 @@ NON_FINITE_ACTIONS: tuple[NonFiniteAction, ...] = get_args(NonFiniteAction)
 SHARDINGS: tuple[Sharding, ...] = get_args(Sharding)
 CHECKPOINT_NAMES: tuple[CheckpointName, ...] = get_args(CheckpointName)
 PAPER_PARTS: tuple[PaperPart, ...] = get_args(PaperPart)
+
+# What ``vertices=`` takes: a word, modules by name or class, or a function from a graph to nodes.
+Modules = tuple[str | type, ...]
+Vertices = VerticesWord | type | Modules | list[str | type] | Callable[[Any], Iterable[Any]]
 
 # ---- names of what dendrax ships; catalogues say what they are -----------------------------------
 
