@@ -48,6 +48,17 @@ def check_vertices(setting: str, vertices: Any) -> Vertices | None:
     return vertices  # pyright: ignore[reportReturnType]
 
 
+def in_words(vertices: Vertices | None) -> str | list[str] | None:
+    """A choice of vertices as it can be written down: functions and classes by their names."""
+    if isinstance(vertices, tuple):
+        return [asked if isinstance(asked, str) else _full_name(asked) for asked in vertices]
+    return _full_name(vertices) if callable(vertices) else vertices  # pyright: ignore
+
+
+def _full_name(given: Any) -> str:
+    return f"{given.__module__}.{getattr(given, '__qualname__', type(given).__name__)}"
+
+
 def check_callable(fun: Any) -> None:
     if not callable(fun):
         raise complain(

@@ -16,11 +16,11 @@ from dendrax.support import (
     PROBLEM_NAMES,
     RULE_NAMES,
     SCHEDULE_NAMES,
+    VERTICES,
     Mode,
     NonFiniteAction,
     PaperPart,
     Sharding,
-    Vertices,
 )
 
 app = typer.Typer(
@@ -136,9 +136,26 @@ Arguments = Annotated[
         show_default="the function's defaults",
     ),
 ]
-RuleVertices = Annotated[
-    Vertices | None, typer.Option(help="What is a vertex.", show_default="what the rule uses")
-]
+
+
+def _read_vertices(text: str | None) -> Any:
+    """A word, or the names of modules; these have capitals, or there are several."""
+    if text is None or text in VERTICES or not (text.islower() and text.isidentifier()):
+        return text if text is None or text in VERTICES else tuple(text.split(","))
+    known = ", ".join(map(repr, VERTICES))
+    raise typer.BadParameter(f"{text!r} is not one of {known}.")
+
+
+def _vertices(default: str) -> Any:
+    return typer.Option(
+        help="What is a vertex: primitive, layer, marked, or modules by their names, Block,Embed.",
+        show_default=default,
+        autocompletion=completer(VERTICES),
+        callback=_read_vertices,
+    )
+
+
+RuleVertices = Annotated[str | None, _vertices("what the rule uses")]
 Argnums = Annotated[str, typer.Option(help="Which arguments are parameters: 0 or 0,1.")]
 
 
@@ -194,7 +211,7 @@ def show(
     function: Spec,
     args: Arguments = None,
     argnums: Argnums = "0",
-    vertices: Annotated[Vertices, typer.Option(help="What is a vertex.")] = "primitive",
+    vertices: Annotated[str, _vertices("primitive")] = "primitive",
     rows: Annotated[int, typer.Option(help="The most rows of a table.", min=3)] = 20,
     time: Annotated[bool, typer.Option(help="Time the vertices.")] = True,
 ) -> None:

@@ -8,7 +8,7 @@ the like, means nothing to JAX itself, and costs nothing once compiled. What a m
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import jax
@@ -122,15 +122,16 @@ def asked_inside(jaxpr: _compat.Jaxpr) -> Iterator[list[int]]:
             yield from asked_inside(inner)
 
 
-def marks_inside(jaxpr: _compat.Jaxpr) -> Iterator[str]:
-    """The names of the marked functions and modules that a program calls, and what it calls."""
+def marks_inside(jaxpr: _compat.Jaxpr, *, modules: bool = False) -> Iterator[str]:
+    """The names of the marked functions (or of the modules, if these were asked for) that a program
+    calls, in whatever it calls, too."""
     for eqn in jaxpr.eqns:
         name = marked_name(eqn.params.get("name"))
-        if name is not None:
+        if name is not None and (eqn.primitive.name == "name") == modules:
             yield name
             continue
         for inner in _compat.inner_programs(eqn.params):
-            yield from marks_inside(inner)
+            yield from marks_inside(inner, modules=modules)
 
 
 def _is_array(leaf: Any) -> bool:

@@ -283,17 +283,18 @@ def check_modules(setting: str, modules: Modules) -> None:
             continue
         if not isinstance(asked, type):
             kind = type(asked).__name__
+            example = kind if callable(asked) else "Block"
             raise complain(
                 TypeError,
                 f"{setting} has {in_short(asked)} in it, of type {kind}.",
-                remedy=f"Give names and classes of modules, such as {kind!r}.",
+                remedy=f"Give names and classes of modules, such as {example!r}.",
             )
         _check_class(setting, asked)
 
 
 def _check_class(setting: str, asked: type) -> None:
     owner = owner_of(asked)
-    if owner is not None and _can_change(owner) or issubclass(asked, _bases(_LIBRARIES)):
+    if (owner is not None and _can_change(owner)) or issubclass(asked, _bases(_LIBRARIES)):
         return
     lack = "has no __call__" if owner is None else f"is called by {owner.__name__}, not by Python"
     raise complain(

@@ -11,10 +11,10 @@ from typing import Any
 
 import jax
 
-from dendrax._settings import check_rule
+from dendrax._settings import check_rule, check_vertices, in_words
 from dendrax.data._arguments import expanded
 from dendrax.rules import ZIL, Rule
-from dendrax.support import VERTICES, Vertices, complain, one_of, public, warn
+from dendrax.support import Vertices, complain, public, warn
 from dendrax.train._bar import Bar
 from dendrax.train._devices import Devices, all_devices, one_device
 from dendrax.train._distributed import together, wait_for_all
@@ -121,14 +121,18 @@ def fit(
     """
     with announcing_failure():
         _check(rule, optimizer, settings, resume, folder)
-        if vertices is not None:
-            one_of("vertices", vertices, VERTICES)
+        vertices = check_vertices("vertices", vertices)
         samples = as_samples("data", data)
         tested = None if test is None else as_samples("test", test)
         learned, parts = take_apart(model)
         task = Task(parts, loss, rule, vertices, optimizer, measure, state is not None)
         devices, begun, levels = _begin(task, settings, learned, state, samples)
-        known = {"rule": repr(rule), "vertices": vertices, **asdict(settings), **(about or {})}
+        known = {
+            "rule": repr(rule),
+            "vertices": in_words(vertices),
+            **asdict(settings),
+            **(about or {}),
+        }
         known["devices by level"] = None if levels is None else len(levels.placed.devices)
         place = None if folder is None else Folder(expanded("folder", folder), settings.keep, known)
         if place is not None:

@@ -114,5 +114,32 @@ def _checked(graph: Graph, port: Port, title: str) -> Port:
     )
 
 
+def nothing_found(vertices: Any, said: str) -> Exception:
+    """The error where a choice means no value node; ``said`` is what may explain it."""
+    if vertices == "marked":
+        return complain(
+            ValueError,
+            "vertices='marked', but no marked function lies between a parameter and the output, so "
+            f"there is no value node.{said}",
+            remedy="Mark the functions whose results should be value nodes with dendrax.vertex, or "
+            "use vertices='layer'.",
+        )
+    if callable(vertices):
+        return complain(
+            ValueError,
+            f"the function vertices={_title(vertices)} picked no value node; the output, which is "
+            "clamped, is none.",
+            remedy="Let it return some of graph.active, or use vertices='layer'.",
+        )
+    names = tuple(asked if isinstance(asked, str) else asked.__name__ for asked in vertices)
+    return complain(
+        ValueError,
+        f"no result of the modules {', '.join(names)} lies between a parameter and the output, so "
+        f"there is no value node.{said}",
+        remedy="Name other modules, or use vertices='layer'. A graph knows the modules that it "
+        f"was traced for: dendrax.trace(..., vertices={names}).",
+    )
+
+
 def _title(choose: Any) -> str:
     return getattr(choose, "__name__", type(choose).__name__)

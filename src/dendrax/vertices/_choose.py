@@ -35,9 +35,9 @@ from dendrax.graph import (
     quotient,
 )
 from dendrax.local import Equation
-from dendrax.support import Vertices, VerticesWord, complain, warn
+from dendrax.support import Vertices, warn
 from dendrax.tracing import flatten, is_named, marks_inside
-from dendrax.vertices._asked import named_ports, picked_ports
+from dendrax.vertices._asked import named_ports, nothing_found, picked_ports
 from dendrax.vertices._layers import Layers, active_ports
 from dendrax.vertices._stacked import marked_scans, stack_marks, stacked_ports
 
@@ -51,7 +51,7 @@ def with_vertices(graph: Graph, vertices: Vertices, *, unrolled: bool = False) -
     """
     if vertices == "primitive":
         return checked(flatten(graph))
-    written_out = unrolled or not isinstance(vertices, str)
+    written_out = unrolled or vertices not in CHOICES
     kept = set() if written_out else marked_scans(graph, throughout=vertices != "marked")
 
     def opens(v: Vertex) -> bool:
@@ -62,7 +62,7 @@ def with_vertices(graph: Graph, vertices: Vertices, *, unrolled: bool = False) -
         flat = checked(stack_marks(flat, opens))
     where = liveness(flat)
     nodes = choose_nodes(flat, vertices, where)
-    for said in dict.fromkeys(hidden_marks(flat)):
+    for said in dict.fromkeys(hidden_marks(flat, vertices)):
         warn(said)
     return checked(quotient(flat, nodes, where))
 
@@ -75,20 +75,33 @@ def unrolled(graph: Graph) -> Graph:
     return replace(with_vertices(graph.traced, graph.chosen, unrolled=True), chosen=graph.chosen)
 
 
-def hidden_marks(graph: Graph) -> list[str]:
-    """What is to say of marks that are inside of a vertex and so no value nodes."""
+def hidden_marks(graph: Graph, vertices: Vertices) -> list[str]:
+    """What is to say of marks, or modules, that are inside of a vertex and so no value nodes."""
+    if callable(vertices):
+        return []
+    modules = isinstance(vertices, tuple)
+    what, remedy = "marked function", "Mark a function"
+    if modules:
+        what, remedy = "result of the module", "Name a module"
     said: list[str] = []
     for v in graph.active:
         if is_stacked(v):
-            said += hidden_marks(v.function.body)  # pyright: ignore
-        elif isinstance(v.function, Equation) and not is_named(v):
+            said += hidden_marks(v.function.body, vertices)  # pyright: ignore
+        elif (program := _unopened(v, modules)) is not None:
             where = _STEP.sub("", v.name)  # once for all steps of a loop that was written out
             said += [
-                f"the marked function {name!r} is inside {where} ({v.source}), which is one "
-                "vertex, and so it is no value node. Mark a function that calls all of it."
-                for name in dict.fromkeys(marks_inside(v.function.jaxpr.jaxpr))
+                f"the {what} {name!r} is inside {where} ({v.source}), which is one "
+                f"vertex, and so it is no value node. {remedy} that calls all of it."
+                for name in dict.fromkeys(marks_inside(program.jaxpr.jaxpr, modules=modules))
             ]
     return said
+
+
+def _unopened(v: Vertex, modules: bool) -> Equation | None:
+    """The program of a vertex that stays one, if it may have marks, or modules, inside."""
+    if modules and is_marked(v):
+        return v.function.equation  # pyright: ignore
+    return v.function if isinstance(v.function, Equation) and not is_named(v) else None
 
 
 def choose_nodes(
@@ -98,42 +111,17 @@ def choose_nodes(
     roots = {port for port, root in zip(graph.outputs, graph.roots, strict=True) if root}
     never = {port for port, live in where.live.items() if not live.any()}
     nodes = chosen_ports(graph, vertices) - roots - never
-    if not isinstance(vertices, str) and not nodes and not graph.free:
-        raise _no_nodes(graph, vertices)
-    if vertices == "marked" and not nodes and not graph.free:
-        raise complain(
-            ValueError,
-            "vertices='marked', but no marked function lies between a parameter and the output, so "
-            f"there is no value node.{''.join(f' And {said}' for said in hidden_marks(graph))}",
-            remedy="Mark the functions whose results should be value nodes with dendrax.vertex, or "
-            "use vertices='layer'.",
-        )
-    return tuple(sorted(nodes))
+    if nodes or graph.free or vertices == "layer":
+        return tuple(sorted(nodes))
+    said = "".join(f" And {said}" for said in hidden_marks(graph, vertices))
+    raise nothing_found(vertices, said)
 
 
 def chosen_ports(graph: Graph, vertices: Vertices) -> set[Port]:
     """The ports that a choice means, the output's perhaps among them."""
-    if isinstance(vertices, str):
+    if vertices in CHOICES:
         return CHOICES[vertices](graph)
     return picked_ports(graph, vertices) if callable(vertices) else named_ports(graph)
-
-
-def _no_nodes(graph: Graph, vertices: Any) -> Exception:
-    if callable(vertices):
-        return complain(
-            ValueError,
-            f"the function vertices={getattr(vertices, '__name__', vertices)} picked no value "
-            "node; the output, which is clamped, is none.",
-            remedy="Let it return some of graph.active, or use vertices='layer'.",
-        )
-    names = [asked if isinstance(asked, str) else asked.__name__ for asked in vertices]
-    return complain(
-        ValueError,
-        f"no result of the modules {', '.join(names)} lies between a parameter and the output, so "
-        f"there is no value node.{''.join(f' And {said}' for said in hidden_marks(graph))}",
-        remedy="Name other modules, or use vertices='layer'. A graph must be traced for modules: "
-        f"dendrax.trace(..., vertices={tuple(names)}).",
-    )
 
 
 def _marks(graph: Graph) -> set[Port]:
@@ -145,7 +133,7 @@ def _layer_ends(graph: Graph) -> set[Port]:
     return Layers(graph).ends() | _marks(graph)
 
 
-CHOICES: dict[VerticesWord, Callable[[Graph], set[Port]]] = {
+CHOICES: dict[Vertices, Callable[[Graph], set[Port]]] = {
     "layer": _layer_ends,
     "marked": _marks,
 }
