@@ -151,7 +151,6 @@ def _vertices(default: str) -> Any:
         help="What is a vertex: primitive, layer, marked, or modules by their names, Block,Embed.",
         show_default=default,
         autocompletion=completer(VERTICES),
-        callback=_read_vertices,
     )
 
 
@@ -200,7 +199,7 @@ def explore(
         target=target,
         argnums=argnums,
         rules=rule or ["ZIL"],
-        vertices=vertices,
+        vertices=_read_vertices(vertices),
         out=out,
         show=open_,
     )
@@ -225,7 +224,7 @@ def show(
         function,
         arguments=args,
         argnums=argnums,
-        vertices=vertices,
+        vertices=_read_vertices(vertices),
         most=rows,
         time=time,
     )
@@ -340,7 +339,7 @@ def train(
     from dendrax.cli import _train
 
     named = {name: given[name] for name in ("model", "data", "rule", "optimizer", "schedule")}
-    named["vertices"] = vertices
+    named["vertices"] = _read_vertices(vertices)
     settings = {name: given[name] for name in _SETTINGS}
     _train.run(plan, named, settings, out=out, resume=resume, cluster=cluster)
 

@@ -116,8 +116,10 @@ def explore(
             remedy=f"Take at most num_steps={MAX_STEPS}.",
         )
     check_writable(path)
-    grouping = [one.vertices for one in rules if one.vertices != "primitive"]
-    chosen = check_vertices("vertices", vertices) or (*grouping, "primitive")[0]
+    usual: Vertices = "primitive"
+    for one in rules:
+        usual = one.vertices if usual == "primitive" else usual
+    chosen = check_vertices("vertices", vertices) or usual
     graph = trace(fun, *args, argnums=argnums, has_aux=has_aux, vertices=chosen)
     if any(map(keeps_step, rules)):
         graph = unrolled(graph)
