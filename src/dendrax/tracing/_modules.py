@@ -263,7 +263,9 @@ def _not_called(asked: str | type, calls: dict[str, bool]) -> Exception:
     return complain(
         ValueError,
         f"vertices names {shown}, but no module of it is called.{nearest(last, calls)}",
-        remedy=f"Called are {called}." if called else "The function calls no module at all.",
+        remedy=(f"Called are {called}. " if called else "")
+        + "Names are those of modules of Equinox, Flax NNX, linen and Haiku; of other classes give "
+        "the class itself.",
     )
 
 
@@ -283,7 +285,7 @@ def check_modules(setting: str, modules: Modules) -> None:
             continue
         if not isinstance(asked, type):
             kind = type(asked).__name__
-            example = kind if callable(asked) else "Block"
+            example = kind if isinstance(asked, _bases(_LIBRARIES)) else "Block"
             raise complain(
                 TypeError,
                 f"{setting} has {in_short(asked)} in it, of type {kind}.",

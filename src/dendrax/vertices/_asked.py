@@ -72,7 +72,7 @@ def _vertex(graph: Graph, one: Any, title: str) -> Vertex:
         try:
             return graph[one]
         except KeyError as problem:
-            raise _strange(title, f"the name {one!r}, but {problem.args[0]}") from None
+            raise _strange(title, f"the name {one!r}, but {problem.args[0].rstrip('.')}") from None
     try:
         index = operator.index(one)
     except TypeError:
@@ -84,8 +84,9 @@ def _vertex(graph: Graph, one: Any, title: str) -> Vertex:
 
 
 def _strange(title: str, what: str, kind: type[Exception] = ValueError) -> Exception:
+    stop = "" if what.endswith("?") else "."
     return complain(
-        kind, f"the function vertices={title} picked {what}.", remedy=f"Return {_KINDS}."
+        kind, f"the function vertices={title} picked {what}{stop}", remedy=f"Return {_KINDS}."
     )
 
 
@@ -94,21 +95,18 @@ def _checked(graph: Graph, port: Port, title: str) -> Port:
     v = graph[port.vertex]
     aval = v.outputs[port.output]
     if v.function is None:
-        lack, remedy = f"a {v.kind}, which has no prediction", "Pick what reads it."
-        if v.kind == "data":
-            remedy = "Pick what reads it, or let it relax with free=."
+        lack, remedy = f"is a leaf ({v.kind}) and has no prediction", "Pick what reads it."
     elif not is_inexact(aval):
-        lack = f"{aval.dtype}: inference moves floating-point numbers"
+        lack = f"is {aval.dtype}, and inference moves floating-point numbers"
         remedy = "Pick the operation that makes floats of it."
     elif port.output not in graph.flow.emitted[v.index]:
-        lack = "no way for an error: it depends on no parameter, or the output does not on it"
+        lack = "carries no error: no parameter reaches it, or it does not reach the output"
         remedy = "Pick among graph.active, whose vertices have an error."
     else:
         return port
     raise complain(
         ValueError,
-        f"the function vertices={title} picked {v.name} (vertex {v.index}), which "
-        f"{'is' if v.function is None or not is_inexact(aval) else 'has'} {lack}.",
+        f"the function vertices={title} picked {v.name} (vertex {v.index}), which {lack}.",
         source=v.source,
         remedy=remedy,
     )
