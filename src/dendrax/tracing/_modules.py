@@ -211,9 +211,14 @@ def _named(module: Any, result: Any) -> Any:
     floats = {id(leaf): leaf for leaf in leaves if _is_float(leaf)}  # a state may be there twice
     name = name_of_result(kind, meaning)
     named = {key: checkpoint_name(leaf, name) for key, leaf in floats.items()}
-    if asked.calls is not None:
+    if asked.calls is not None and not _is_wrapper(type(module)):
         asked.calls.note(kind, bool(named))
     return tree.unflatten([named.get(id(leaf), leaf) for leaf in leaves]) if named else result
+
+
+def _is_wrapper(kind: type) -> bool:
+    """Whether it is what ``equinox.filter_jit`` and the like make of a function."""
+    return kind.__module__.startswith("equinox._") and kind.__name__.startswith("_")
 
 
 def _is_state(x: Any) -> bool:
@@ -243,8 +248,7 @@ def check_called(modules: Any, jaxpr: _compat.Jaxpr, again: Callable[[], Any]) -
     classes = (asked for asked in modules if isinstance(asked, type))
     with _naming(_Asked(("*", *classes), calls)):
         again()
-    public = {kind: floats for kind, floats in calls.floats.items() if kind[0] != "_"}
-    raise _not_called(missing[0], public)
+    raise _not_called(missing[0], calls.floats)
 
 
 def _not_called(asked: str | type, calls: dict[str, bool]) -> Exception:
