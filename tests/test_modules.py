@@ -151,6 +151,14 @@ def test_subclasses_are_meant_too_and_each_call_is_one_node():
         assert count(net, *args, kind, vertices=(kind,)) == 3
 
 
+def test_the_call_of_a_class_may_be_any_object():
+    class Held:
+        __call__ = Layer(jnp.eye(4))  # it is not bound: it gets no module
+
+    fun = lambda w, x: jnp.sum(Held()(x * w)) / 2
+    assert count(fun, jnp.ones(()), arguments()[1], vertices=(Held,)) == 1
+
+
 def test_only_those_are_meant_that_are_named():
     def mixed(ws, x):
         return jnp.sum(Layer(ws[2])(Wide(ws[1])(Layer(ws[0])(x))))

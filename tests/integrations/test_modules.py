@@ -172,6 +172,30 @@ def test_blocks_of_nnx_change_their_state_as_ever():
     assert dendrax.nnx.grad(loss, vertices=("whatever",))(ours, x)  # the wave has no value nodes
 
 
+class NNXLayer(nnx.Module):
+    def __init__(self, rngs):
+        self.linear = nnx.Linear(4, 4, rngs=rngs)
+
+    @nnx.remat
+    def __call__(self, x):
+        return jnp.tanh(self.linear(x))
+
+
+def test_transformed_modules_of_nnx():
+    make = nnx.vmap(NNXLayer, in_axes=0, out_axes=0)
+    layers = nnx.split_rngs(splits=3)(make)(nnx.Rngs(0))
+    x = X.astype(np.float32)
+
+    def loss(layers, x):
+        step = nnx.scan(lambda x, layer: layer(x), in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)
+        return jnp.sum(step(x, layers) ** 2)
+
+    assert count(loss, layers, x, vertices=("NNXLayer",)) == 3
+    assert count(loss, layers, x, vertices=("NNXLayer", "flax.nnx.Linear")) == 6
+    twice = lambda layer, x: jnp.sum(layer(layer(x)) ** 2)
+    assert count(twice, NNXLayer(nnx.Rngs(0)), x, vertices=("NNXLayer",)) == 2
+
+
 # ---- Flax linen ----------------------------------------------------------------------------------
 
 

@@ -180,7 +180,9 @@ def _replaced(owner: type) -> Iterator[None]:
 def _naming_call(owner: type, original: Any) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(module: Any, /, *args: Any, **kwargs: Any) -> Any:
-        result = original.__get__(module, type(module))(*args, **kwargs)
+        bind = getattr(original, "__get__", None)
+        bound = original if bind is None else bind(module, type(module))
+        result = bound(*args, **kwargs)
         # A class may call that of its base: then it is not the module's result.
         return _named(module, result) if owner_of(type(module)) is owner else result
 
