@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dendrax
-from dendrax import IL, ZIL
+from dendrax import IL, ZIL, placement
 from dendrax.graph import Port
 from dendrax.tracing import is_named
 from tests.compare import close, same
@@ -132,6 +132,8 @@ def test_everybody_who_takes_vertices_takes_modules(tmp_path):
     page = tmp_path / "page.html"
     dendrax.explore(net, *args, rule=RULE, vertices=(Layer,), path=page)
     assert page.exists()
+    placed = placement.place(net, *args, devices=2, rule=RULE, vertices=[Layer])
+    assert close(placed.value_and_grad(*args)[1], expected)
     predict = lambda ws, x: Layer(ws[1])(Layer(ws[0])(x))
     settled = dendrax.infer(predict, *args, target=args[1], vertices=(Layer,))
     assert len(settled.x) == 1
