@@ -6,8 +6,7 @@ tuples. What is always written with settings, such as ``"adam(b1=0.9)"``, has no
 JAX is not imported here: the command line completes these words while a key is pressed.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 # ---- settings ------------------------------------------------------------------------------------
 
@@ -40,10 +39,6 @@ NON_FINITE_ACTIONS: tuple[NonFiniteAction, ...] = get_args(NonFiniteAction)
 SHARDINGS: tuple[Sharding, ...] = get_args(Sharding)
 CHECKPOINT_NAMES: tuple[CheckpointName, ...] = get_args(CheckpointName)
 PAPER_PARTS: tuple[PaperPart, ...] = get_args(PaperPart)
-
-# What ``vertices=`` takes: a word, modules by name or class, or a function from a graph to nodes.
-Modules = tuple[str | type, ...]
-Vertices = VerticesWord | type | Modules | list[str | type] | Callable[[Any], Iterable[Any]]
 
 # ---- names of what dendrax ships; catalogues say what they are -----------------------------------
 
