@@ -131,8 +131,9 @@ def first_memory(
     vertices: Vertices | None = None,
 ) -> Any:
     """The ``memory`` for the first update, where that must have the form of all others."""
-    graph, call = _trace(fun, args, {}, 0, has_aux)
-    return inference.first_memory(graph, rule, vertices or rule.vertices, call.leaves())
+    chosen = check_settings(fun, rule, vertices) or rule.vertices
+    graph, call = _trace(fun, args, {}, 0, has_aux, chosen)
+    return inference.first_memory(graph, rule, chosen, call.leaves())
 
 
 def grad(
@@ -181,7 +182,7 @@ def _value_and_grad(
 ) -> Callable[..., tuple[Any, tuple[Any, ...], Outcome, Any]]:
     """``(value, aux, if any, outcome, gradient)``."""
     with speaking_as(name):
-        check_settings(fun, rule, vertices)
+        chosen = check_settings(fun, rule, vertices) or rule.vertices
 
     @functools.wraps(fun)
     def both(*args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...], Outcome, Any]:
@@ -191,9 +192,8 @@ def _value_and_grad(
                 outputs, found, call = _by_wave(fun, args, kwargs, argnums, has_aux, rule)
                 outcome = Outcome(energy=outputs[0])
             else:
-                graph, call = _trace(fun, args, kwargs, argnums, has_aux, conditions)
+                graph, call = _trace(fun, args, kwargs, argnums, has_aux, chosen, conditions)
                 clamp = _clamp(graph, call, conditions)
-                chosen = vertices or rule.vertices
                 record = ("energy",) if has_result == "energy" else ()
                 learned = learn(graph, rule, chosen, call.leaves(), clamp, memory, record)
                 outputs, found = learned.outputs, learned.gradients
@@ -270,18 +270,18 @@ def vjp(
         ```
     """
     with speaking_as("dendrax.vjp"):
-        check_settings(fun, rule, vertices)
+        chosen = check_settings(fun, rule, vertices) or rule.vertices
         argnums = tuple(range(len(primals)))
         if rule.is_wave:
             arguments, _ = _arguments(fun, primals, {}, argnums, allow_int=True)
             outputs, tape, call = record_call(fun, arguments, argnums, rule.local, has_aux=has_aux)
             pull, kept = _pull_wave, tape
         else:
-            graph, call = _trace(fun, primals, {}, argnums, has_aux, allow_int=True)
+            graph, call = _trace(fun, primals, {}, argnums, has_aux, chosen, allow_int=True)
             kept = call.leaves()
             values = evaluate(graph, kept)
             outputs = [values[port] for port in graph.outputs]
-            pull = functools.partial(_pull_dynamics, graph, rule, vertices or rule.vertices)
+            pull = functools.partial(_pull_dynamics, graph, rule, chosen)
         count = call.out_tree.num_leaves
         avals = tuple(map(_compat.aval_of, outputs[:count]))
         pull = functools.partial(pull, call.without_values(), avals)
@@ -344,13 +344,14 @@ def _trace(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     argnums: Any,
-    has_aux: bool = False,
+    has_aux: bool,
+    vertices: Vertices,
     conditions: _Conditions = _Conditions(),
     *,
     allow_int: bool = False,
 ) -> tuple[Graph, Call]:
     arguments, chosen = _arguments(fun, args, kwargs, argnums, allow_int, conditions)
-    graph, call = trace_call(fun, arguments, chosen, has_aux=has_aux)
+    graph, call = trace_call(fun, arguments, chosen, has_aux=has_aux, vertices=vertices)
     # Only ties are asked of the call; other graphs do not hold on to arguments.
     return checked(replace(graph, call=call) if call.ties else graph), call
 

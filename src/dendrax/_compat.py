@@ -6,6 +6,7 @@ Everything here comes from ``jax.extend`` where that offers it. Nothing else in 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable, Sequence
@@ -97,6 +98,15 @@ def is_left_over(value: Any) -> bool:
 def is_tracing() -> bool:
     """Whether JAX is tracing some function right now."""
     return not trace_state_clean()
+
+
+_make_context = getattr(jax, "make_user_context", None)  # some JAX before 0.10 has none
+_apart = contextlib.nullcontext if _make_context is None else _make_context(None)
+
+
+def apart(value: Any) -> Any:
+    """While this is open, JAX keeps what it traces under ``jit`` for those with an equal value."""
+    return _apart(value)
 
 
 def is_typed(value: Any) -> bool:

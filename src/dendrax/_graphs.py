@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dendrax._settings import check_callable, check_rule
+from dendrax._settings import check_callable, check_rule, check_vertices
 from dendrax.graph import Graph, LevelledGraph, checked, level_graph
 from dendrax.inference import (
     Clamp,
@@ -20,7 +20,7 @@ from dendrax.inference import (
     run_rule,
 )
 from dendrax.rules import Rule
-from dendrax.support import QUANTITIES, VERTICES, Quantity, Vertices, complain, one_of, public
+from dendrax.support import QUANTITIES, Quantity, Vertices, complain, one_of, public
 from dendrax.tracing import Call, trace_models
 from dendrax.vertices import with_vertices
 
@@ -52,6 +52,12 @@ def trace(
           parameter (a bias that follows directly, or a sum of such operations, joins it). What lies
           between belongs to the next vertex, and what follows the last layer to the output.
         - `"marked"`: the functions marked with `dendrax.vertex`, and nothing else.
+        - `("Block", "Embed")`: the results of modules, by the names of their classes (`*` stands
+          for anything) or by the classes themselves, and nothing else. Names are those of modules
+          of Equinox, Flax NNX, linen and Haiku; subclasses count. Each array of floats that a call
+          returns is one value node.
+        - a function `graph -> nodes`: it gets the graph of operations, scans unrolled, and returns
+          vertices of it, or their indices, names or ports.
 
     - `free`, `tie`: arguments that relax, and outputs that predict them, as for `dendrax.infer`.
 
@@ -73,9 +79,10 @@ def trace(
         ```
     """
     check_callable(fun)
-    if vertices is not None:
-        one_of("vertices", vertices, VERTICES)
-    graph, _ = trace_models(fun, args, argnums, has_aux=has_aux, free=free, tie=tie)
+    vertices = check_vertices("vertices", vertices)
+    graph, _ = trace_models(
+        fun, args, argnums, has_aux=has_aux, free=free, tie=tie, vertices=vertices
+    )
     shown = with_vertices(checked(graph), vertices or "primitive")
     return replace(shown, chosen=vertices)
 

@@ -162,7 +162,7 @@ def infer(
         settled.output  # -> 3.2
         ```
     """
-    check_settings(fun, rule, vertices)
+    chosen = check_settings(fun, rule, vertices) or rule.vertices
     if rule.moves_parameters:
         raise complain(
             ValueError,
@@ -170,9 +170,15 @@ def infer(
             remedy="Use a rule that moves value nodes alone, such as rule=dendrax.IL(200).",
         )
     graph, call = trace_models(
-        fun, args, argnums, has_aux=has_aux, free=free, tie=tie, must_learn=False
+        fun,
+        args,
+        argnums,
+        has_aux=has_aux,
+        free=free,
+        tie=tie,
+        must_learn=False,
+        vertices=chosen,
     )
-    chosen = vertices or rule.vertices
     shown = replace(with_vertices(checked(graph), chosen, unrolled=keeps_step(rule)), chosen=chosen)
     held = flat_target(shown, target)
     clamp = clamp_for(shown, held, mask, hold=hold, prior=prior, otherwise=Clamp)

@@ -138,7 +138,7 @@ def _wrapped(
 ) -> Callable[..., Any]:
     name = f"dendrax.equinox.{name}"
     with speaking_as(name):
-        check_settings(fun, rule, vertices)
+        vertices = check_settings(fun, rule, vertices)
     return eqx.module_update_wrapper(kind(fun, name, has_aux, rule, vertices))
 
 

@@ -189,7 +189,7 @@ def _value_and_grad(
     name: str, f: Any, argnums: Argnums, has_aux: bool, rule: Rule, vertices: Vertices | None
 ) -> Callable[..., tuple[Any, Any]]:
     with speaking_as(name):
-        _settings.check_settings(f, rule, vertices)
+        vertices = _settings.check_settings(f, rule, vertices)
         _check_unbound(f)
         _check_graph_mode()
 

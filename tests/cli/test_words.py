@@ -11,7 +11,7 @@ import typer
 from typer.main import get_command
 
 from dendrax.cli import _group, main
-from dendrax.cli._main import _SETTINGS, app
+from dendrax.cli._main import _SETTINGS, _read_vertices, app
 from dendrax.support import _words
 from dendrax.train import Settings
 from dendrax.train._plan import USUAL
@@ -66,6 +66,21 @@ finally:
 )
 def test_the_shell_completes_words_without_jax(line, offered):
     assert _complete(line) == (offered, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (None, None),
+        ("layer", "layer"),
+        ("Block", ("Block",)),
+        ("Block,embed", ("Block", "embed")),
+        ("my.block", ("my.block",)),
+        ("*", ("*",)),
+    ],
+)
+def test_a_choice_of_vertices_is_a_word_or_modules(text, read):
+    assert _read_vertices(text) == read
 
 
 def test_the_shell_is_told_how(dendrax, monkeypatch):

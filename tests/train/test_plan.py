@@ -51,6 +51,17 @@ def test_a_file(tmp_path):
     assert again.fit(tmp_path / "run", resume=True).step == 3
 
 
+def test_value_nodes_may_be_modules(tmp_path):
+    text = 'model = "mlp(hidden_sizes=[8])"\nrule = "IL(num_steps=2)"\nvertices = ["Linear"]'
+    plan = train.plan(file(tmp_path, text), train=SHORT)
+    assert plan.fit(tmp_path / "run").step == 3
+    again = train.plan(plan_of_run(tmp_path / "run"))
+    assert again.vertices == ["Linear"]
+    assert again.fit(tmp_path / "run", resume=True).step == 3
+    with pytest.raises(ValueError, match=r"'Linea', but no module of it is called. Did you mean"):
+        train.plan(plan_of_run(tmp_path / "run"), vertices=["Linea"]).fit()
+
+
 def test_what_the_caller_says_counts_more(tmp_path):
     path = file(tmp_path, 'rule = "IL"\n[train]\nepochs = 3\nseed = 5')
     plan = train.plan(path, rule="ZIL", train={"epochs": 1})

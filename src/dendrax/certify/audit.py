@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from dendrax import _compat
 from dendrax._graphs import trace
-from dendrax._settings import check_rule
+from dendrax._settings import check_settings
 from dendrax.certify._loops import mixed_steps
 from dendrax.graph import (
     Cone,
@@ -198,8 +198,7 @@ def audit(
         # -> BP(): NOT local: 2 updates read what is far away
         ```
     """
-    check_rule(rule)
-    chosen = vertices or rule.vertices
+    chosen = check_settings(fun, rule, vertices) or rule.vertices
     shown = trace(fun, *args, argnums=argnums, has_aux=has_aux, vertices=chosen)
     graph = unrolled(shown)
     notes = [WAVE] if rule.is_wave and rule.keeps_time else []

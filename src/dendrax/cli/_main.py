@@ -16,12 +16,12 @@ from dendrax.support import (
     PROBLEM_NAMES,
     RULE_NAMES,
     SCHEDULE_NAMES,
+    VERTICES,
     Mode,
     NonFiniteAction,
     PackageName,
     PaperPart,
     Sharding,
-    Vertices,
 )
 
 app = typer.Typer(
@@ -137,9 +137,25 @@ Arguments = Annotated[
         show_default="the function's defaults",
     ),
 ]
-RuleVertices = Annotated[
-    Vertices | None, typer.Option(help="What is a vertex.", show_default="what the rule uses")
-]
+
+
+def _read_vertices(text: str | None) -> Any:
+    """A word, or the names of modules; these have capitals, or there are several."""
+    if text is None or text in VERTICES or not (text.islower() and text.isidentifier()):
+        return text if text is None or text in VERTICES else tuple(text.split(","))
+    known = ", ".join(map(repr, VERTICES))
+    raise typer.BadParameter(f"{text!r} is not one of {known}.")
+
+
+def _vertices(default: str) -> Any:
+    return typer.Option(
+        help="What is a vertex: primitive, layer, marked, or modules by their names, Block,Embed.",
+        show_default=default,
+        autocompletion=completer(VERTICES),
+    )
+
+
+RuleVertices = Annotated[str | None, _vertices("what the rule uses")]
 Argnums = Annotated[str, typer.Option(help="Which arguments are parameters: 0 or 0,1.")]
 
 
@@ -184,7 +200,7 @@ def explore(
         target=target,
         argnums=argnums,
         rules=rule or ["ZIL"],
-        vertices=vertices,
+        vertices=_read_vertices(vertices),
         out=out,
         show=open_,
     )
@@ -195,7 +211,7 @@ def show(
     function: Spec,
     args: Arguments = None,
     argnums: Argnums = "0",
-    vertices: Annotated[Vertices, typer.Option(help="What is a vertex.")] = "primitive",
+    vertices: Annotated[str, _vertices("primitive")] = "primitive",
     rows: Annotated[int, typer.Option(help="The most rows of a table.", min=3)] = 20,
     time: Annotated[bool, typer.Option(help="Time the vertices.")] = True,
 ) -> None:
@@ -209,7 +225,7 @@ def show(
         function,
         arguments=args,
         argnums=argnums,
-        vertices=vertices,
+        vertices=_read_vertices(vertices),
         most=rows,
         time=time,
     )
@@ -372,7 +388,7 @@ def train(
     from dendrax.cli import _train
 
     named = {name: given[name] for name in ("model", "data", "rule", "optimizer", "schedule")}
-    named["vertices"] = vertices
+    named["vertices"] = _read_vertices(vertices)
     settings = {name: given[name] for name in _SETTINGS}
     names = ("coordinator", "num_processes", "process_id")
     peers = {name: given[name] for name in names if given[name] is not None}

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dendrax._graphs import level, run, trace
-from dendrax._settings import check_rule
+from dendrax._settings import check_rule, check_vertices
 from dendrax.draw._file import check_writable, write
 from dendrax.draw._notebook import show_page
 from dendrax.draw._progress import Progress
@@ -116,7 +116,10 @@ def explore(
             remedy=f"Take at most num_steps={MAX_STEPS}.",
         )
     check_writable(path)
-    chosen = vertices or ("layer" if any(r.vertices == "layer" for r in rules) else "primitive")
+    usual: Vertices = "primitive"
+    for one in rules:
+        usual = one.vertices if usual == "primitive" else usual
+    chosen = check_vertices("vertices", vertices) or usual
     graph = trace(fun, *args, argnums=argnums, has_aux=has_aux, vertices=chosen)
     if any(map(keeps_step, rules)):
         graph = unrolled(graph)

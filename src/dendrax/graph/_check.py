@@ -88,7 +88,7 @@ def _check_flow(graph: Graph) -> None:
     """Every error comes from a root or a user, and every message goes to something that carries."""
     flow = graph.flow
     roots = {p for p, root in zip(graph.outputs, graph.roots, strict=True) if root}
-    told = roots | {edge.source for edge in graph.edges}
+    told = roots | {*graph.starts} | {edge.source for edge in graph.edges}
     for v in graph.vertices:
         for o in flow.emitted[v.index]:
             _require(Port(v.index, o) in told, v, f"has an error at output {o} from nowhere")

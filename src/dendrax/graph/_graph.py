@@ -146,6 +146,11 @@ class Graph(Pictured):
         """Where errors flow when every root has one."""
         return self.flow_from(self.roots)
 
+    @property
+    def starts(self) -> tuple[Port, ...]:
+        """Ports that have an error although no root sends one, see `dendrax.graph.Quotient`."""
+        return ()
+
     @functools.cached_property
     def memo(self) -> dict[Any, Any]:
         """What has been worked out about this graph, by whom and for which settings."""
@@ -314,6 +319,7 @@ def flow_of(graph: Graph, seeded: tuple[bool, ...], preset: tuple[bool, ...] = (
     summed: list[tuple[int, ...]] = [()] * count
     present = {port for port, seed in zip(graph.outputs, seeded, strict=True) if seed}
     present |= {Port(leaf) for leaf, given in zip(graph.leaves, preset, strict=False) if given}
+    present.update(graph.starts)
 
     for v in reversed(graph.vertices):
         ports = [Port(v.index, o) for o in range(len(v.outputs))]

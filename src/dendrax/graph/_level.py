@@ -79,6 +79,7 @@ def level_graph(graph: Graph) -> LevelledGraph:
     for port, root in zip(graph.outputs, graph.roots, strict=True):
         if root and graph[port.vertex].carries[port.output]:
             level_of[port.vertex] = 0
+    level_of.update(dict.fromkeys((port.vertex for port in graph.starts), 0))
     for v in reversed(graph.vertices):
         if not flow.received[v.index]:
             continue

@@ -84,6 +84,12 @@ class Quotient(Graph):
     loops: Mapping[int, tuple[Loop, ...]]
     liveness: Liveness = EVERYWHERE
 
+    @functools.cached_property
+    def starts(self) -> tuple[Port, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Value nodes in loops whose error comes from the step after alone, which is no edge."""
+        read = {port for v in self.vertices for port in v.inputs}
+        return tuple(p for p in self.nodes_at.values() if p.vertex in self.loops and p not in read)
+
     def step_of(self, name: str) -> tuple[Vertex, tuple[int | slice, ...]] | None:
         """The vertex that is stacked over time and the steps that a name like ``scan[3]/cell``
         asks for; ``None`` if it is no such name."""

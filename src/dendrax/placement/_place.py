@@ -92,7 +92,7 @@ def place(
         # -> placement: local
         ```
     """
-    check_settings(fun, rule, vertices)
+    kinds = check_settings(fun, rule, vertices) or rule.vertices
     chosen = _devices(devices)
     numbers = normalise_argnums(argnums, len(args))
     batched = _batched(batch_argnums, numbers, len(args), micro_batches)
@@ -101,7 +101,8 @@ def place(
     arguments = flatten_arguments(fun, pieces, {}, learned, trace_data=True)
     check_parameters(arguments)
     with _explaining(micro_batches):
-        graph, call = trace_call(fun, arguments, numbers, has_aux=has_aux)
+        named = None if rule.is_wave else kinds
+        graph, call = trace_call(fun, arguments, numbers, has_aux=has_aux, vertices=named)
     roots = [port for port, root in zip(graph.outputs, graph.roots, strict=True) if root]
     avals = [graph[port.vertex].outputs[port.output] for port in roots]
     check_scalar(avals, call, graph[roots[0].vertex].source if roots else "")
@@ -111,7 +112,6 @@ def place(
         runner = Wave(parts, micro_batches, rule.local)
     else:
         _check_relaxes(rule)
-        kinds = vertices or rule.vertices
         shown = relaxed_graph(rule, with_vertices(graph, kinds, unrolled=True))
         parts = partition(
             operations_of(shown), len(chosen), shares_sums=False, cuts=_cuts(cuts, len(chosen))

@@ -42,6 +42,8 @@ from dendrax.support._memory import size_of as size_of
 from dendrax.support._patterns import matching as matching
 from dendrax.support._tables import html_table as html_table
 from dendrax.support._tables import html_text as html_text
+from dendrax.support._vertices import Modules as Modules
+from dendrax.support._vertices import Vertices as Vertices
 from dendrax.support._words import BATCH_LOSSES as BATCH_LOSSES
 from dendrax.support._words import CHECKPOINT_NAMES as CHECKPOINT_NAMES
 from dendrax.support._words import DATA_NAMES as DATA_NAMES
@@ -79,4 +81,4 @@ from dendrax.support._words import Scale as Scale
 from dendrax.support._words import Sharding as Sharding
 from dendrax.support._words import Start as Start
 from dendrax.support._words import Stem as Stem
-from dendrax.support._words import Vertices as Vertices
+from dendrax.support._words import VerticesWord as VerticesWord

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 # ---- settings ------------------------------------------------------------------------------------
 
-Vertices = Literal["primitive", "layer", "parameter", "marked"]
+VerticesWord = Literal["primitive", "layer", "parameter", "marked"]
 Quantity = Literal["energy", "x", "mu", "epsilon", "statistics"]
 Start = Literal["forward", "zeros", "noise"]
 LearningTime = Literal["level", "end"]
@@ -26,7 +26,7 @@ CheckpointName = Literal["best", "last"]
 PackageName = Literal["fashion_mnist", "mnist", "cifar10", "imagenet_photographs"]
 PaperPart = Literal["table1", "table2", "table3", "training", "beyond"]
 
-VERTICES: tuple[Vertices, ...] = get_args(Vertices)
+VERTICES: tuple[VerticesWord, ...] = get_args(VerticesWord)
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 STARTS: tuple[Start, ...] = get_args(Start)
 LEARNING_TIMES: tuple[LearningTime, ...] = get_args(LearningTime)

@@ -8,7 +8,8 @@ that knows the way back to the user's trees.
 - `flatten` writes regions out: scans unrolled, inner jits gone but for the user's marks;
   `flattened_body` does so inside a scan that stays one.
 - `Follower`: follows some values through a function; the base of the recorder in `dendrax.walk`.
-- `vertex` marks a function.
+- `vertex` marks a function; `is_named` says which vertices are results of modules that were asked
+  for (`trace_call(..., vertices=("Block",))` has them named).
 """
 
 from dendrax.tracing._arguments import Arguments as Arguments
@@ -32,6 +33,8 @@ from dendrax.tracing._flatten import flattened as flattened
 from dendrax.tracing._flatten import flattened_body as flattened_body
 from dendrax.tracing._follow import FollowedValue as FollowedValue
 from dendrax.tracing._follow import Follower as Follower
+from dendrax.tracing._mark import is_named as is_named
 from dendrax.tracing._mark import marks_inside as marks_inside
 from dendrax.tracing._mark import vertex as vertex
+from dendrax.tracing._modules import check_modules as check_modules
 from dendrax.tracing._open import fixed_trip_count as fixed_trip_count

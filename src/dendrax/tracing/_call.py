@@ -20,9 +20,10 @@ import numpy as np
 from dendrax import _compat
 from dendrax.graph import Graph
 from dendrax.local import is_inexact
-from dendrax.support import complain
+from dendrax.support import Vertices, complain
 from dendrax.tracing._arguments import Arguments, flatten_models
 from dendrax.tracing._free import mark_free
+from dendrax.tracing._modules import check_called, naming
 from dendrax.tracing._open import open_graph
 from dendrax.tracing._stage import stage
 from dendrax.tracing._tie import ties_of
@@ -112,8 +113,12 @@ def trace_call(
     argnums: int | tuple[int, ...],
     *,
     has_aux: bool = False,
+    vertices: Vertices | None = None,
 ) -> tuple[Graph, Call]:
-    """Trace a call. The graph's first outputs are the function's results, all of them roots."""
+    """Trace a call. The graph's first outputs are the function's results, all of them roots.
+
+    What modules among the ``vertices`` return has their name (`is_named`).
+    """
     results = Results()
 
     def flat(*traced: Any) -> list[Any]:
@@ -122,7 +127,9 @@ def trace_call(
 
     values = [jnp.asarray(leaf) for leaf in arguments.traced_leaves()]
     try:
-        jaxpr = stage(flat, *values)
+        with naming(vertices):
+            jaxpr = stage(flat, *values)
+        check_called(vertices, jaxpr.jaxpr, lambda: stage(flat, *values))
     except _NOT_KNOWN as error:
         error.add_note(
             "dendrax traces the function, as jax.jit does, to run it at other values as well: what "
@@ -156,12 +163,14 @@ def trace_models(
     free: Any = (),
     tie: Any = None,
     must_learn: bool = True,
+    vertices: Vertices | None = None,
 ) -> tuple[Graph, Call]:
     """Trace a function of models as they are, all of whose arrays are traced; the graph knows its
     call."""
     arguments = flatten_models(fun, args, argnums, free, tie, must_learn=must_learn)
     assert arguments.opened is not None
-    graph, call = trace_call(without_aux(fun, has_aux), arguments, arguments.opened.argnums)
+    alone = without_aux(fun, has_aux)
+    graph, call = trace_call(alone, arguments, arguments.opened.argnums, vertices=vertices)
     return replace(graph, call=call), call
 
 

@@ -1,19 +1,22 @@
-"""`vertex`: mark a function as one elementary function of the graph.
+"""`vertex`: mark a function as one elementary function of the graph; and the names of results.
 
 A mark is an inner ``jax.jit`` with a telling name. It survives ``vmap``, ``scan``, ``remat`` and
-the like, means nothing to JAX itself, and costs nothing once compiled.
+the like, means nothing to JAX itself, and costs nothing once compiled. What a module returns
+(`dendrax.tracing._modules`) passes through an identity operation with such a name instead.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
 from dendrax import _compat
+from dendrax.graph import Vertex
+from dendrax.local import Equation
 from dendrax.support import complain, nobody_speaking, public
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -92,20 +95,43 @@ def vertex(fn: _F) -> _F:
 
 
 def marked_name(name: Any) -> str | None:
-    """The name of the marked function behind an inner ``jit`` of this name, if there is one."""
+    """The name of the marked function, or of the module, behind an operation of this name."""
     is_mark = isinstance(name, str) and name.startswith(_PREFIX)
-    return name.removeprefix(_PREFIX) if is_mark else None
+    return name.removeprefix(_PREFIX).partition("@")[0] if is_mark else None
 
 
-def marks_inside(jaxpr: _compat.Jaxpr) -> Iterator[str]:
-    """The names of the marked functions that a program calls, in whatever it calls, too."""
+def name_of_result(kind: str, positions: Iterable[int]) -> str:
+    """The name of the result of a module: its class, and which of those asked for mean it."""
+    return f"{_PREFIX}{kind}@{','.join(map(str, positions))}"
+
+
+def is_named(v: Vertex) -> bool:
+    """Whether a vertex is the result of a module that `naming` named."""
+    function = v.function
+    if not isinstance(function, Equation) or function.primitive != "name":
+        return False
+    return marked_name(function.jaxpr.eqns[0].params["name"]) is not None
+
+
+def asked_inside(jaxpr: _compat.Jaxpr) -> Iterator[list[int]]:
+    """Of each named result in a program, and in whatever it calls: which of those asked for."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "name" and marked_name(eqn.params["name"]) is not None:
+            yield [int(i) for i in eqn.params["name"].partition("@")[2].split(",")]
+        for inner in _compat.inner_programs(eqn.params):
+            yield from asked_inside(inner)
+
+
+def marks_inside(jaxpr: _compat.Jaxpr, *, modules: bool = False) -> Iterator[str]:
+    """The names of the marked functions (or of the modules, if these were asked for) that a program
+    calls, in whatever it calls, too."""
     for eqn in jaxpr.eqns:
         name = marked_name(eqn.params.get("name"))
-        if name is not None:
+        if name is not None and (eqn.primitive.name == "name") == modules:
             yield name
             continue
         for inner in _compat.inner_programs(eqn.params):
-            yield from marks_inside(inner)
+            yield from marks_inside(inner, modules=modules)
 
 
 def _is_array(leaf: Any) -> bool:

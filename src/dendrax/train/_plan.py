@@ -30,6 +30,7 @@ from typing import Any
 
 import jax
 
+from dendrax._settings import check_vertices
 from dendrax.named import (
     Named,
     check_keys,
@@ -41,14 +42,12 @@ from dendrax.named import (
     rules,
 )
 from dendrax.support import (
-    VERTICES,
     Vertices,
     complain,
     expanded,
     in_short,
     is_ours,
     is_special,
-    one_of,
     public,
     shortened,
 )
@@ -176,7 +175,7 @@ def _check_names(chosen: Plan) -> None:
     """What does not exist, or has no such setting, is found before the data are read."""
     find_rule(chosen.rule)
     if chosen.vertices is not None:
-        one_of("vertices", chosen.vertices, VERTICES)
+        check_vertices("vertices", chosen.vertices)
     for section, known in _shipped().items():
         named = getattr(chosen, section)
         if section != "rule" and named is not None and ":" not in named.name:

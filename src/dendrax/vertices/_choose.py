@@ -7,6 +7,9 @@ own which inference moves. What lies between them is the vertices' functions.
 - ``"layer"``: the network that a paper would draw (`dendrax.vertices._layers`).
 - ``"parameter"``: a vertex ends where an operation uses a parameter; loops are written out.
 - ``"marked"``: the results of the functions that `dendrax.vertex` marked.
+- ``("Block", "Embed")``: what modules of these names, or classes, return; the function was traced
+  for it.
+- a function: whatever it picks of the graph of operations.
 
 The output is never a value node: the loss or the target clamps it. A scan stays a loop, and value
 nodes inside are stacked over time (`dendrax.vertices._stacked`).
@@ -29,8 +32,9 @@ from dendrax.graph import (
     quotient,
 )
 from dendrax.local import Equation
-from dendrax.support import Vertices, complain, warn
-from dendrax.tracing import flatten, marks_inside
+from dendrax.support import Vertices, warn
+from dendrax.tracing import flatten, is_named, marks_inside
+from dendrax.vertices._asked import named_ports, nothing_found, picked_ports
 from dendrax.vertices._layers import Layers
 from dendrax.vertices._origins import active_ports
 from dendrax.vertices._parameters import Parameters
@@ -50,14 +54,16 @@ def with_vertices(graph: Graph, vertices: Vertices, *, unrolled: bool = False) -
     def choose(graph: Graph) -> set[Port]:
         return choose_nodes(graph, vertices)
 
-    unrolled = unrolled or vertices == "parameter" or not has_loops(graph)
-    if unrolled:
+    is_written_out = unrolled or vertices == "parameter" or callable(vertices)
+    if is_written_out or not has_loops(graph):
         flat = checked(flatten(graph))
         found = Looped(flat, choose(flat), EVERYWHERE)
     else:
         found = with_loops(graph, choose)
-    _check_some(found.graph, vertices, found.nodes)
-    for said in dict.fromkeys(hidden_marks(found.graph)):
+    if not (found.nodes or graph.free or vertices in ("layer", "parameter")):
+        said = "".join(f" And {said}" for said in hidden_marks(found.graph, vertices))
+        raise nothing_found(vertices, said)
+    for said in dict.fromkeys(hidden_marks(found.graph, vertices)):
         warn(said)
     return checked(quotient(found.graph, sorted(found.nodes), found.where))
 
@@ -70,37 +76,48 @@ def unrolled(graph: Graph) -> Graph:
     return replace(with_vertices(graph.traced, graph.chosen, unrolled=True), chosen=graph.chosen)
 
 
-def hidden_marks(graph: Graph) -> list[str]:
-    """What is to say of marks that are inside of a vertex and so no value nodes."""
+def hidden_marks(graph: Graph, vertices: Vertices) -> list[str]:
+    """What is to say of marks, or modules, that are inside of a vertex and so no value nodes."""
+    if callable(vertices):
+        return []
+    modules = isinstance(vertices, tuple)
+    what, remedy = "marked function", "Mark a function"
+    if modules:
+        what, remedy = "result of the module", "Name a module"
     said: list[str] = []
     for v in graph.active:
         if is_stacked(v):
-            said += hidden_marks(v.function.body)  # pyright: ignore
-        elif isinstance(v.function, Equation) and v.function.primitive != "scan":  # of no step
+            said += hidden_marks(v.function.body, vertices)  # pyright: ignore
+        elif (program := _unopened(v, modules)) is not None:
             where = _STEP.sub("", v.name)  # once for all steps of a loop that was written out
             said += [
-                f"the marked function {name!r} is inside {where} ({v.source}), which is one "
-                "vertex, and so it is no value node. Mark a function that calls all of it."
-                for name in dict.fromkeys(marks_inside(v.function.jaxpr.jaxpr))
+                f"the {what} {name!r} is inside {where} ({v.source}), which is one "
+                f"vertex, and so it is no value node. {remedy} that calls all of it."
+                for name in dict.fromkeys(marks_inside(program.jaxpr.jaxpr, modules=modules))
             ]
     return said
+
+
+def _unopened(v: Vertex, modules: bool) -> Equation | None:
+    """The program of a vertex that stays one, if it may have marks, or modules, inside."""
+    if modules and is_marked(v):
+        return v.function.equation  # pyright: ignore
+    is_one = isinstance(v.function, Equation) and not is_named(v)
+    # A scan that is one has no step.
+    return v.function if is_one and v.function.primitive != "scan" else None  # pyright: ignore
 
 
 def choose_nodes(graph: Graph, vertices: Vertices) -> set[Port]:
     """The value nodes of a flat graph of operations without loops."""
     roots = {port for port, root in zip(graph.outputs, graph.roots, strict=True) if root}
-    return CHOICES[vertices](graph) - roots
+    return chosen_ports(graph, vertices) - roots
 
 
-def _check_some(graph: Graph, vertices: Vertices, nodes: set[Port]) -> None:
-    if vertices == "marked" and not nodes and not graph.free:
-        raise complain(
-            ValueError,
-            "vertices='marked', but no marked function lies between a parameter and the output, so "
-            f"there is no value node.{''.join(f' And {said}' for said in hidden_marks(graph))}",
-            remedy="Mark the functions whose results should be value nodes with dendrax.vertex, or "
-            "use vertices='layer'.",
-        )
+def chosen_ports(graph: Graph, vertices: Vertices) -> set[Port]:
+    """The ports that a choice means, the output's perhaps among them."""
+    if vertices in CHOICES:
+        return CHOICES[vertices](graph)
+    return picked_ports(graph, vertices) if callable(vertices) else named_ports(graph)
 
 
 def _marks(graph: Graph) -> set[Port]:
