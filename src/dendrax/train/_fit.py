@@ -117,9 +117,21 @@ def fit(
         found.model  # -> [1.00, -2.00, 3.00]
         ```
     """
-from dendrax._settings import check_rule, check_vertices, in_words
-from dendrax.rules import ZIL, Rule
-from dendrax.support import Vertices, complain, expanded, public, warn
+    _check(rule, optimizer, settings, resume, folder)
+    vertices = check_vertices("vertices", vertices)
+    samples = as_samples("data", data)
+    tested = None if test is None else as_samples("test", test)
+    learned, parts = take_apart(model)
+    task = Task(parts, loss, rule, vertices, optimizer, measure, state is not None)
+    devices, begun, levels = _begin(task, settings, learned, state, samples)
+    words = in_words(vertices)
+    known = {"rule": repr(rule), "vertices": words, **asdict(settings), **(about or {})}
+    known["devices by level"] = None if levels is None else len(levels.placed.devices)
+    place = None if folder is None else Folder(expanded("folder", folder), settings.keep, known)
+    if place is not None:
+        place.check(resume=resume)
+    run = Run(task, settings, devices, samples, tested, place, begun, watch, levels)
+    run.check_measures()
     try:
         with together():
             if place is not None:

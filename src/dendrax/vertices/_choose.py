@@ -26,6 +26,7 @@ from dendrax.graph import (
     Graph,
     Port,
     Quotient,
+    Vertex,
     checked,
     is_marked,
     is_stacked,

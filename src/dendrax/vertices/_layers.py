@@ -137,8 +137,8 @@ class Layers:
         return False
 
     def _is_applied(self, v: Vertex) -> bool:
-        """Whether a scaled factor is multiplied with what it was made of, as in a normalisation that
-        is written with its factor first."""
+        """Whether a scaled factor is multiplied with what it was made of, as in a normalisation
+        written with its factor first."""
         made_of = {self._chain(p)[0] for p in v.inputs if self._is_signal(p) and p in self.before}
         port, users = Port(v.index), list(self._users(v))
         while len(users) == 1 and operation(users[0]) in (*PRODUCTS, *STRUCTURAL):
