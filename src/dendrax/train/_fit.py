@@ -11,9 +11,9 @@ from typing import Any
 
 import jax
 
-from dendrax._settings import check_rule
+from dendrax._settings import check_rule, check_vertices, in_words
 from dendrax.rules import ZIL, Rule
-from dendrax.support import VERTICES, Vertices, complain, expanded, one_of, public, warn
+from dendrax.support import Vertices, complain, expanded, public, warn
 from dendrax.train._bar import Bar
 from dendrax.train._devices import Devices, all_devices, one_device
 from dendrax.train._distributed import together, wait_for_all
