@@ -14,7 +14,7 @@ What enters: a graph, a rule, the values of the leaves, a `Clamp`. What leaves: 
 from dendrax.inference._arrivals import arrivals as arrivals
 from dendrax.inference._arrivals import size as size
 from dendrax.inference._batch import check_batch as check_batch
-from dendrax.inference._batch import is_shared as is_shared
+from dendrax.inference._samples import is_shared as is_shared
 from dendrax.inference._clamp import Clamp as Clamp
 from dendrax.inference._clamp import Free as Free
 from dendrax.inference._clamp import Hold as Hold

@@ -61,7 +61,7 @@ class ErrorPC(Rule):
     gamma: float = 0.1
     precision: Precision = 1.0
     tol: float | None = None
-    batch: BatchLoss | int | None = None
+    batch: BatchLoss | int = "mean"
     energies: Energies | None = None
     on_divergence: OnDivergence = "nan"
 

@@ -106,7 +106,7 @@ class IL(Rule):
     init: Start | Callable[[Vertex, Any], Any] = "forward"
     optimizer: Any = None
     tol: float | None = None
-    batch: BatchLoss | int | None = None
+    batch: BatchLoss | int = "mean"
     levelled: bool = False
     energies: Energies | None = None
     on_divergence: OnDivergence = "nan"

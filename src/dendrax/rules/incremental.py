@@ -69,7 +69,7 @@ class IncrementalPC(Rule):
     learning_rate: float = 0.001
     precision: Precision = 1.0
     init: Start | Callable[[Vertex, Any], Any] = "forward"
-    batch: BatchLoss | int | None = None
+    batch: BatchLoss | int = "mean"
     levelled: bool = False
     energies: Energies | None = None
     on_divergence: OnDivergence = "nan"

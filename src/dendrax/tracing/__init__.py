@@ -32,3 +32,4 @@ from dendrax.tracing._follow import Follower as Follower
 from dendrax.tracing._mark import marks_inside as marks_inside
 from dendrax.tracing._mark import vertex as vertex
 from dendrax.tracing._open import fixed_trip_count as fixed_trip_count
+from dendrax.tracing._resized import Resizable as Resizable
