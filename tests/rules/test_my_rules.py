@@ -318,7 +318,7 @@ def test_memory_of_another_model():
     fun = dendrax.value_and_grad(loss, rule=Momentum(), memory=other.memory)
     with pytest.raises(ValueError, match=r"(?s)not one that Momentum leaves.*my_rules.py:\d+"):
         fun(W, X, Y)
-    for rule in (IL(), BP(), dendrax.ZIL(gamma=0.5)):
+    for rule in (IL(batch="sum"), BP(), dendrax.ZIL(gamma=0.5)):
         fun = dendrax.value_and_grad(loss, rule=rule, memory=other.memory)
         with pytest.raises(ValueError, match=r"(IL|BP|ZIL) has no memory"):
             fun(W, X, Y)
@@ -328,6 +328,7 @@ def test_an_energy_that_is_none():
     @dataclasses.dataclass(frozen=True)
     class Odd(IL):
         energies = staticmethod(lambda vertex: 1.0)
+        batch: str = "sum"
 
     with pytest.raises(TypeError, match=r"Odd: the energy of layer\(w\[0\]\) is 1.0"):
         dendrax.grad(loss, rule=Odd())(W, X, Y)

@@ -42,7 +42,7 @@ def test_a_file(tmp_path):
         """,
     )
     plan = train.plan(path)
-    assert find_rule(plan.rule) == IL(num_steps=4, gamma=0.05)
+    assert find_rule(plan.rule) == IL(num_steps=4, gamma=0.05, batch="sum")
     assert plan.settings.steps == 3
     found = plan.fit(tmp_path / "run")
     assert found.step == 3 and 0 <= found.history[-1]["test_accuracy"] <= 1

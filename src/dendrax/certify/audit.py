@@ -184,7 +184,7 @@ def audit(
 
 
         args = [jnp.ones((2, 2))] * 3, jnp.ones((3, 2))
-        print(dendrax.audit(loss, *args, rule=dendrax.IL()))
+        print(dendrax.audit(loss, *args, rule=dendrax.IL(batch="sum")))
         # -> update       of a        local  reads
         # -> w[0]         parameter   yes    layer(w[0]), w[0], x
         # -> ...

@@ -122,10 +122,7 @@ def _numbers(function: Any) -> Iterator[Any]:
         yield _as_number(function.value)
     elif isinstance(function, Equation):
         yield from _numbers_in(function.jaxpr.jaxpr)
-    elif isinstance(function, Scan):
-        for v in function.body.vertices:
-            yield from _numbers(v.function)
-    elif hasattr(function, "body"):
+    elif isinstance(function, Scan) or hasattr(function, "body"):
         for v in function.body.vertices:
             yield from _numbers(v.function)
 

@@ -36,7 +36,7 @@ class Rule:
     - `num_steps`: how many time steps; with a `tol`, at most, and the rule is `done` before.
     - `energies`: one for all value nodes that move; or a dictionary from names of vertices, also of
       the output, to energies; or a method `energies(self, vertex)` that returns one for each.
-    - `batch`: whether the loss is a mean over samples, as for `dendrax.IL`.
+    - `batch`: whether a loss is a mean over samples (the default) or a sum, as for `dendrax.IL`.
     - `levelled`: whether errors are kept in step by delays.
     - `local`: how one vertex is linearised.
     - `descends`: whether the energy goes down when all is well.
@@ -59,6 +59,7 @@ class Rule:
             num_steps: int = 20
             gamma: float = 0.1
             beta: float = 0.5
+            batch: str = "sum"
 
             def start(self, net, memory=None):
                 return net.values, net.zeros()

@@ -197,6 +197,7 @@ def settle(rule: Rule, net: Network, state: State) -> State:
         @dataclasses.dataclass(frozen=True)
         class Twice(dendrax.Rule):
             num_steps = 0
+            batch = "sum"
 
             def gradient(self, net, state):
                 coarse, fine = dendrax.IL(10, gamma=0.2), dendrax.IL(10, gamma=0.05)

@@ -52,8 +52,8 @@ class ErrorPC(Rule):
             return dendrax.grad(loss, rule=rule)(w, x, y)[0][0, 0]
 
 
-        gradient(dendrax.ErrorPC(num_steps=5, gamma=0.8))  # -> -0.6215
-        gradient(dendrax.IL(num_steps=100))  # -> -0.6215
+        gradient(dendrax.ErrorPC(num_steps=5, gamma=0.8, batch="sum"))  # -> -0.6215
+        gradient(dendrax.IL(num_steps=100, batch="sum"))  # -> -0.6215
         ```
     """
 

@@ -56,12 +56,14 @@ class IL(Rule):
       place of the step of size `gamma`. It is given $\tfrac{1}{\pi_i} \partial F / \partial x_i$.
     - `tol`: stop once no $\tfrac{1}{\pi_i} |\partial F / \partial x_i|$ is larger. Somebody has to
       look at all value nodes for that, and the result cannot be differentiated again.
-    - `batch`: `"mean"`, or the number of samples $B$ where it cannot be told from the shapes, says
-      that the loss is a mean over a batch. That makes the
-      output's error $1/B$ of what a single sample would have, and IL look more like
-      backpropagation than it is; $\pi / B$ in place of $\pi$ makes the result the mean of what IL
-      gives for each sample. (What the samples share, such as a parameter that waits in the delays
-      of a levelled graph, keeps its $\pi$.)
+    - `batch`: `"mean"`, the default, takes a scalar loss for a mean over $B$ samples. Each sample
+      then has its own full energy: $\pi / B$ stands in place of $\pi$, and the result is the mean
+      of what IL gives for each sample alone. (Else the output's error is $1/B$ of what a single
+      sample has, and IL is backpropagation, but for its name.) The axis of the samples is found, by
+      tracing the function once more with a sample more; where there is none, there is one sample.
+      `"sum"` says that the loss is a sum over samples, so that nothing is to be divided; a number,
+      how many samples a mean is over. What the samples share (a value node made of parameters alone)
+      keeps its $\pi$. It matters for a loss only: not with a `target`, or a cotangent.
     - `levelled`: whether errors are kept in step by delays, as in Z-IL. Each identity vertex then
       has a value node and an error too.
     - `energies`: what holds value nodes to their predictions, in place of a `precision`: an energy
@@ -94,8 +96,8 @@ class IL(Rule):
             return dendrax.grad(loss, rule=rule)(w, x, y)[0][0, 0]
 
 
-        gradient(dendrax.IL(num_steps=100))  # -> -0.6215
-        gradient(dendrax.IL(num_steps=100, precision=100.0))  # -> -0.8089
+        gradient(dendrax.IL(num_steps=100, batch="sum"))  # -> -0.6215
+        gradient(dendrax.IL(num_steps=100, precision=100.0, batch="sum"))  # -> -0.8089
         gradient(dendrax.BP())  # -> -0.8117
         ```
     """

@@ -55,7 +55,7 @@ class IncrementalPC(Rule):
             return jnp.sum((jnp.tanh(x @ w[0]) @ w[1] - y) ** 2) / 2
 
 
-        rule = dendrax.IncrementalPC(num_steps=20, learning_rate=0.01)
+        rule = dendrax.IncrementalPC(num_steps=20, learning_rate=0.01, batch="sum")
         w, x, y = [jnp.ones((3, 4)), jnp.ones((4, 2))], jnp.ones((5, 3)), jnp.zeros((5, 2))
         gradient = dendrax.grad(loss, rule=rule)(w, x, y)
         loss(w, x, y)  # -> 79.2

@@ -17,7 +17,7 @@ import numpy as np
 
 from dendrax import _compat
 from dendrax.graph import Graph
-from dendrax.tracing._arguments import Arguments, looked_into
+from dendrax.tracing._arguments import looked_into
 from dendrax.tracing._call import NOT_KNOWN, Call, trace_call
 
 
