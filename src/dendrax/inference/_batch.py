@@ -1,4 +1,4 @@
-"""What a loss over samples does to the energies of value nodes: each sample has its own, in full."""
+"""What a loss over samples does to the energies of value nodes: each sample has its own."""
 
 from __future__ import annotations
 

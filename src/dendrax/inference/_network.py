@@ -155,8 +155,8 @@ def _is_float(graph: Graph, port: Port) -> bool:
 
 
 class Node(NamedTuple):
-    """What a rule may know of a value node; ``level`` is its distance from the output, ``batch`` the
-    axis that counts the samples (``None``: all samples share it, or there is one)."""
+    """What a rule may know of a value node; ``level`` is its distance from the output, ``batch``
+    the axis that counts the samples (``None``: all samples share it, or there is one)."""
 
     name: str
     level: int

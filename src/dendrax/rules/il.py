@@ -62,8 +62,8 @@ class IL(Rule):
       sample has, and IL is backpropagation, but for its name.) The axis of the samples is found, by
       tracing the function once more with a sample more; where there is none, there is one sample.
       `"sum"` says that the loss is a sum over samples, so that nothing is to be divided; a number,
-      how many samples a mean is over. What the samples share (a value node made of parameters alone)
-      keeps its $\pi$. It matters for a loss only: not with a `target`, or a cotangent.
+      how many samples a mean is over. What the samples share (a value node made of parameters
+      alone) keeps its $\pi$. It matters for a loss only: not with a `target`, or a cotangent.
     - `levelled`: whether errors are kept in step by delays, as in Z-IL. Each identity vertex then
       has a value node and an error too.
     - `energies`: what holds value nodes to their predictions, in place of a `precision`: an energy
