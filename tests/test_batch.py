@@ -181,7 +181,7 @@ def test_axes_that_could_all_be_meant():
 
 def test_none_is_gone():
     with pytest.raises(ValueError, match=r"IL: batch=None is not known any more[\s\S]*'sum'"):
-        IL(batch=None)
+        IL(batch=None)  # pyright: ignore
 
 
 # ---- what is noticed -----------------------------------------------------------------------------

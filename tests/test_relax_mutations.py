@@ -42,8 +42,8 @@ def test_errors_not_weighted(monkeypatch):
 def test_a_step_in_the_wrong_direction(monkeypatch):
     moved = IL.moved
 
-    def uphill(self, state, slope):
-        return moved(self, state, jax.tree.map(jnp.negative, slope))
+    def uphill(self, net, state, slope):
+        return moved(self, net, state, jax.tree.map(jnp.negative, slope))
 
     monkeypatch.setattr(IL, "moved", uphill)
     with pytest.raises(AssertionError):

@@ -13,7 +13,15 @@ import jax.numpy as jnp
 
 from dendrax.graph import Vertex
 from dendrax.inference import Energies, Look, Network, Rule, Values
-from dendrax.rules._base import as_floats, check_gamma, check_num_steps, check_positive, shown
+from dendrax.rules._base import (
+    Gamma,
+    as_floats,
+    check_gammas,
+    check_num_steps,
+    check_positive,
+    gammas,
+    shown,
+)
 from dendrax.rules._precision import Precision, check_energies
 from dendrax.rules._start import check_init, start_values
 from dendrax.support import BatchLoss, OnDivergence, Start, one_of
@@ -65,7 +73,7 @@ class IncrementalPC(Rule):
     """
 
     num_steps: int = 20
-    gamma: float = 0.1
+    gamma: Gamma = 0.1
     learning_rate: float = 0.001
     precision: Precision = 1.0
     init: Start | Callable[[Vertex, Any], Any] = "forward"
@@ -80,7 +88,7 @@ class IncrementalPC(Rule):
 
     def __post_init__(self) -> None:
         check_num_steps("IncrementalPC", self.num_steps, "20 is enough for small networks.")
-        check_gamma("IncrementalPC", self.gamma)
+        check_gammas("IncrementalPC", self.gamma)
         remedy = "Give the step size of the gradient descent that uses the gradient."
         check_positive("IncrementalPC: learning_rate", self.learning_rate, remedy)
         check_energies(self)
@@ -99,8 +107,9 @@ class IncrementalPC(Rule):
         look = self.look(net, state)
         slope, gradient = look.slope, look.gradient
         change = {port: -self.learning_rate * jnp.conj(g) for port, g in gradient.items()}
+        gamma = gammas(self, net, state.x)
         return _State(
-            {port: x + self.gamma * slope[port] for port, x in state.x.items()},
+            {port: x + gamma[port] * slope[port] for port, x in state.x.items()},
             {port: w + change[port] for port, w in state.parameters.items()},
             {port: total + gradient[port] for port, total in state.total.items()},
         )

@@ -78,6 +78,7 @@ class Resizable:
         if concrete:  # as the user gave them, where they can be looked at
             arguments = replace(arguments, traced=old.traced)
         call = self.call
+        assert call.fun is not None
         graph, again = trace_call(call.fun, arguments, call.argnums, has_aux=call.has_aux)
         order = [k for k, flag in enumerate(arguments.traced) if flag]
         sizes = {_type(leaves[k]) for k in axes if k not in order}
