@@ -267,6 +267,8 @@ def test_rules_with_energies_are_settings():
 def test_a_rule_of_the_users_has_energies_of_its_own():
     @dataclasses.dataclass(frozen=True)
     class Robust(IL):
+        batch: str = "sum"
+
         def energies(self, vertex):
             return Huber(0.05)
 

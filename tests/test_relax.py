@@ -261,7 +261,7 @@ def test_a_batch_behind_features_of_equal_size():
 
 def test_numpy_numbers_as_settings():
     p = problem("mlp", dtype="bfloat16", small=True)
-    settings = {"gamma": np.float64(0.1), "precision": np.float32(2.0)}
+    settings = {"gamma": np.float64(0.1), "precision": np.float32(2.0), "batch": "sum"}
     found = dendrax.grad(p.loss, rule=IL(**settings))(p.model, p.inputs, p.target)
     plain = dendrax.grad(p.loss, rule=IL(gamma=0.1, precision=2.0, batch="sum"))(
         p.model, p.inputs, p.target

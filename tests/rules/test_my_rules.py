@@ -298,7 +298,7 @@ def test_mistakes_name_the_rule_and_the_line(name):
 def test_a_rule_without_a_step():
     @dataclasses.dataclass(frozen=True)
     class Idle(dendrax.Rule):
-        pass
+        batch = "sum"
 
     with pytest.raises(NotImplementedError, match=r"(?s)Idle does not say .*Define step\(self"):
         dendrax.grad(loss, rule=Idle())(W, X, Y)

@@ -51,6 +51,20 @@ def test_a_file(tmp_path):
     assert again.fit(tmp_path / "run", resume=True).step == 3
 
 
+def test_a_run_of_the_old_default_batch_says_so(tmp_path):
+    """It goes on as it was begun: its loss counts as a sum over samples."""
+    small = {"model": "mlp(hidden_sizes=[4])", "train": {"steps": 1, "batch_size": 4}}
+    plan = train.plan(rule="IL(num_steps=2, batch='sum')", **small)
+    plan.fit(tmp_path / "run")
+    record = tmp_path / "run" / "run.json"
+    record.write_text(record.read_text().replace("batch='sum'", "batch=None"))
+    with pytest.warns(UserWarning, match=r"batch=None was the default.*goes on so"):
+        assert train.plan(plan_of_run(tmp_path / "run")).fit(tmp_path / "run", resume=True).step
+    other = train.plan(rule="IL(num_steps=2)", **small)
+    with pytest.raises(ValueError, match=r"batch=None was the default[\s\S]*batch='sum'"):
+        other.fit(tmp_path / "run", resume=True)
+
+
 def test_what_the_caller_says_counts_more(tmp_path):
     path = file(tmp_path, 'rule = "IL"\n[train]\nepochs = 3\nseed = 5')
     plan = train.plan(path, rule="ZIL", train={"epochs": 1})
