@@ -63,3 +63,14 @@ def test_the_audit_knows_whose_momentum_it_is():
     clipped = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1, momentum=0.9))
     found = dendrax.audit(loss, W, X, Y, rule=IL(5, optimizer=clipped))
     assert not found.local
+
+
+def test_what_incremental_pc_advises():
+    """The learning rate; gamma only if it is large."""
+    said = IncrementalPC(learning_rate=0.01).remedy()
+    assert said == "a smaller learning_rate than 0.01, for instance 0.001"
+    assert "or a smaller gamma than 0.5, for" in IncrementalPC(gamma=0.5).remedy()
+    assert IncrementalPC(gamma=lambda v: 0.1).remedy().endswith("; or a smaller gamma")
+    rule = IncrementalPC(learning_rate=5.0)
+    with pytest.warns(UserWarning, match=r"diverged[\s\S]*Try a smaller learning_rate than 5"):
+        dendrax.grad(loss, rule=rule)(W, X, Y)

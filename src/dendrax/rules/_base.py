@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dendrax.graph import Edge, LevelledGraph, Port, Vertex
@@ -47,10 +47,10 @@ def check_gammas(rule: str, gamma: Any) -> None:
         check_gamma(rule, gamma)
 
 
-def gammas(rule: Any, net: Network, nodes: Iterable[Port]) -> dict[Port, float]:
+def gammas(rule: Any, net: Network, nodes: Iterable[Port]) -> Mapping[Port, float]:
     """The integration step of each of some value nodes."""
     if not callable(rule.gamma):
-        return {port: rule.gamma for port in nodes}
+        return dict.fromkeys(nodes, rule.gamma)
     found: dict[Port, float] = {}
     for port in nodes:
         vertex = net.view.vertex(port)

@@ -27,6 +27,9 @@ from dendrax.rules._start import check_init, start_values
 from dendrax.support import BatchLoss, OnDivergence, Start, one_of
 
 
+USUAL_GAMMA = 0.1  # with which inference alone seldom diverges
+
+
 class _State(NamedTuple):
     """``total`` is the sum of the gradients so far; a difference of weights would lose digits."""
 
@@ -49,7 +52,9 @@ class IncrementalPC(Rule):
 
     **Arguments:**
 
-    - `learning_rate`: $\alpha$, the step of the parameters.
+    - `learning_rate`: $\alpha$, the step of the parameters. The default does not diverge on a
+      CNN, whose weights add up the gradients of all positions; MLPs learn faster with 0.001 to
+      0.005.
     - `num_steps`, `gamma`, `precision`, `init`, `batch`, `levelled`, `energies`, `on_divergence`:
       as for `dendrax.IL`.
 
@@ -73,8 +78,8 @@ class IncrementalPC(Rule):
     """
 
     num_steps: int = 20
-    gamma: Gamma = 0.1
-    learning_rate: float = 0.001
+    gamma: Gamma = USUAL_GAMMA
+    learning_rate: float = 0.0001
     precision: Precision = 1.0
     init: Start | Callable[[Vertex, Any], Any] = "forward"
     batch: BatchLoss | int = "mean"
@@ -118,4 +123,9 @@ class IncrementalPC(Rule):
         return state.total
 
     def remedy(self) -> str:
-        return f"{super().remedy()}, or a smaller learning_rate"
+        """Weights that move too far are the usual cause; large steps of value nodes may be."""
+        rate = self.learning_rate
+        said = f"a smaller learning_rate than {rate:g}, for instance {rate / 10:.3g}"
+        if callable(self.gamma):
+            return f"{said}; or a smaller gamma"
+        return f"{said}; or {super().remedy()}" if self.gamma > USUAL_GAMMA else said
