@@ -3,7 +3,7 @@
 ```toml
 model = "mlp(hidden_sizes=[256, 256])"
 data = "fashion_mnist"
-rule = "IL(num_steps=20, gamma=0.02, batch='mean')"
+rule = "IL(num_steps=20, gamma=0.02)"
 
 [optimizer]
 name = "adamw"
