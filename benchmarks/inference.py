@@ -36,7 +36,7 @@ def run(console: Console, workloads: Sequence[str], seconds: float) -> list[Row]
 
 
 def _il(num_steps: int) -> Any:
-    return dendrax.IL(num_steps=num_steps, gamma=GAMMA)
+    return dendrax.IL(num_steps=num_steps, gamma=GAMMA, batch="sum")
 
 
 def _fixed(num_steps: int) -> Any:

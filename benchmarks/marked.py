@@ -69,7 +69,7 @@ def marked_loss(workload: Workload) -> Callable[[Params, jax.Array, jax.Array], 
 
 def _marked_cnn(seconds: float, num_calls: int) -> float:
     workload = WORKLOADS["cnn"]
-    arguments, rule = workload.data(0), dendrax.IL(NUM_STEPS, gamma=handwritten.GAMMA)
+    arguments, rule = workload.data(0), dendrax.IL(NUM_STEPS, gamma=handwritten.GAMMA, batch="sum")
     marked = dendrax.value_and_grad(marked_loss(workload), rule=rule, vertices="marked")
     ours, *_ = build(marked, arguments)
     theirs, *_ = build(handwritten.il(workload, NUM_STEPS), arguments)
@@ -82,7 +82,9 @@ def _levelled_cnn(seconds: float, num_calls: int) -> float:
     graph = dendrax.trace(loss, *arguments)
     counts = len(dendrax.level(graph).expand().nodes), len(graph.nodes)
     levelled, plain = (
-        build(_by(dendrax.IL(NUM_STEPS, levelled=flag), loss, "primitive"), arguments)[0]
+        build(_by(dendrax.IL(NUM_STEPS, levelled=flag, batch="sum"), loss, "primitive"), arguments)[
+            0
+        ]
         for flag in (True, False)
     )
     return interleaved(levelled, plain, arguments, seconds)[0] * counts[1] / counts[0]

@@ -14,7 +14,11 @@ from benchmarks.handwritten import WORKLOADS
 from benchmarks.rules import Cost
 from benchmarks.timing import build, interleaved, with_progress
 
-RULES = {"IL, T = 20": dendrax.IL(20), "IL, T = 100": dendrax.IL(100), "ErrorPC": dendrax.ErrorPC()}
+RULES = {
+    "IL, T = 20": dendrax.IL(20, batch="sum"),
+    "IL, T = 100": dendrax.IL(100, batch="sum"),
+    "ErrorPC": dendrax.ErrorPC(batch="sum"),
+}
 
 
 def run(console: Console, workloads: Sequence[str], seconds: float) -> list[Cost]:

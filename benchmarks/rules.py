@@ -13,13 +13,13 @@ from benchmarks import handwritten
 from benchmarks.handwritten import WORKLOADS
 from benchmarks.timing import build, interleaved, with_progress
 
-# With their own settings; FixedPrediction, whose steps follow the depth, with as many as IL.
+# With their own settings, on losses that are sums; FixedPrediction, whose steps follow the depth, with as many as IL.
 RULES = {
     "ZIL": dendrax.ZIL(),
-    "IL": dendrax.IL(),
-    "IncrementalPC": dendrax.IncrementalPC(),
+    "IL": dendrax.IL(batch="sum"),
+    "IncrementalPC": dendrax.IncrementalPC(batch="sum"),
     "FixedPrediction": dendrax.FixedPrediction(num_steps=20),
-    "ErrorPC": dendrax.ErrorPC(),
+    "ErrorPC": dendrax.ErrorPC(batch="sum"),
 }
 
 

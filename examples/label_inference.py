@@ -41,7 +41,9 @@ def learn(data: decoder.Data, epochs: int, batch: int = 100) -> Any:
 
     @jax.jit
     def update(weights: Any, state: Any, image: Any, label: Any) -> Any:
-        gradient = dendrax.grad(loss, rule=dendrax.IL(num_steps=20))(weights, image, label)
+        gradient = dendrax.grad(loss, rule=dendrax.IL(num_steps=20, batch="sum"))(
+            weights, image, label
+        )
         gradient = jax.tree.map(lambda g: g / batch, gradient)
         change, state = optimizer.update(gradient, state, weights)
         return optax.apply_updates(weights, change), state
@@ -57,7 +59,13 @@ def learn(data: decoder.Data, epochs: int, batch: int = 100) -> Any:
 def settle(weights: Any, image: Any, label: Any, num_steps: int, start: Any = None) -> Any:
     """Where the label and the value nodes have come to after some more steps."""
     return dendrax.infer(
-        loss, weights, image, label, free="label", rule=dendrax.IL(num_steps), start=start
+        loss,
+        weights,
+        image,
+        label,
+        free="label",
+        rule=dendrax.IL(num_steps, batch="sum"),
+        start=start,
     )
 
 

@@ -21,14 +21,16 @@ from tests.sampling import rotating
 LOCAL = {
     "zil": ZIL(),
     "original": ZIL(levelled=False),
-    "il": IL(),
-    "levelled": IL(levelled=True),
-    "momentum": IL(optimizer=optax.sgd(0.1, momentum=0.9)),
-    "scheduled": IL(optimizer=optax.sgd(optax.linear_schedule(0.1, 0.01, 20))),  # with a clock
+    "il": IL(batch="sum"),
+    "levelled": IL(levelled=True, batch="sum"),
+    "momentum": IL(optimizer=optax.sgd(0.1, momentum=0.9), batch="sum"),
+    "scheduled": IL(
+        optimizer=optax.sgd(optax.linear_schedule(0.1, 0.01, 20)), batch="sum"
+    ),  # with a clock
     "fixed": FixedPrediction(),
-    "incremental": IncrementalPC(),
+    "incremental": IncrementalPC(batch="sum"),
 }
-GLOBAL = {"bp": BP(), "error": ErrorPC()}
+GLOBAL = {"bp": BP(), "error": ErrorPC(batch="sum")}
 MODELS = ["mlp", "cnn", "rnn", "fc_resnet", "transformer"]
 
 
@@ -54,7 +56,9 @@ def test_global_rules(name, rule):
     assert "NOT local" in str(found)
 
 
-@pytest.mark.parametrize("rule", [IL(), FixedPrediction(), ZIL()], ids=["il", "fixed", "zil"])
+@pytest.mark.parametrize(
+    "rule", [IL(batch="sum"), FixedPrediction(), ZIL()], ids=["il", "fixed", "zil"]
+)
 @pytest.mark.parametrize("vertices", ["primitive", "layer"])
 def test_local_for_every_choice_of_vertices(rule, vertices):
     assert audit("transformer", rule, vertices=vertices).local
@@ -70,7 +74,7 @@ def test_backpropagation_reads_far_away_vertices():
 
 def test_what_inference_learning_reads():
     """A value node: its own, its inputs, its users, and what these use. A weight: its layer."""
-    by_name = {update.name: set(update.reads) for update in audit("mlp", IL()).updates}
+    by_name = {update.name: set(update.reads) for update in audit("mlp", IL(batch="sum")).updates}
     assert by_name["layers[0]"] <= {
         "inputs",
         "layers[0]",
@@ -103,7 +107,7 @@ def deep(w, x):
 
 def test_a_rule_that_is_deliberately_not_local_is_caught():
     args = [jnp.eye(3)] * 6, jnp.ones((2, 3))
-    assert dendrax.audit(deep, *args, rule=IL()).local
+    assert dendrax.audit(deep, *args, rule=IL(batch="sum")).local
     found = dendrax.audit(deep, *args, rule=Telepathic())
     (offender,) = found.offenders
     assert offender.name == "layer(w[0])" and offender.far == ("layer(w[4])",)
@@ -113,7 +117,7 @@ def test_a_rule_that_is_deliberately_not_local_is_caught():
 def test_an_optimizer_that_is_not_local_is_caught():
     """Clipping by the global norm couples every value node with every other."""
     optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1))
-    found = audit("fc_resnet", IL(optimizer=optimizer))
+    found = audit("fc_resnet", IL(optimizer=optimizer, batch="sum"))
     assert not found.local
     assert all(offender.kind == "value node" for offender in found.offenders)
 
@@ -143,7 +147,7 @@ def test_names_may_clash_and_chains_may_be_long():
         return jnp.sum(jnp.tanh(x @ w["tanh"]) @ w["sin"])
 
     w = {"tanh": jnp.eye(3), "sin": jnp.eye(3)}
-    assert dendrax.audit(loss, w, jnp.ones((2, 3)), rule=IL()).local
+    assert dendrax.audit(loss, w, jnp.ones((2, 3)), rule=IL(batch="sum")).local
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +173,7 @@ def test_shared_memory_is_caught():
 
 def test_an_output_to_be_clamped():
     p = problem("mlp", small=True)
-    assert dendrax.audit(p.predict, p.model, p.inputs, rule=IL()).local
+    assert dendrax.audit(p.predict, p.model, p.inputs, rule=IL(batch="sum")).local
     assert not dendrax.audit(p.predict, p.model, p.inputs, rule=BP()).local
 
 
@@ -180,7 +184,7 @@ def test_errors_name_the_function():
 
 def test_the_table_names_what_is_read():
     args = [jnp.eye(3)] * 12, jnp.ones((2, 3))
-    lines = str(dendrax.audit(deep, *args, rule=IL())).splitlines()
+    lines = str(dendrax.audit(deep, *args, rule=IL(batch="sum"))).splitlines()
     assert lines[0].split() == ["update", "of", "a", "local", "reads"]
     assert re.fullmatch(r"w\[0\] +parameter +yes +layer\(w\[0\]\), w\[0\], x", lines[1])
     assert lines[-2].startswith("(dmu/dx") and "weight transport" in lines[-2]
@@ -195,7 +199,13 @@ def test_the_table_names_what_is_read():
 
 # ---- what is audited is what runs ----------------------------------------------------------------
 
-RELAXING = [IL(), IL(levelled=True), FixedPrediction(), IncrementalPC(), ErrorPC()]
+RELAXING = [
+    IL(batch="sum"),
+    IL(levelled=True, batch="sum"),
+    FixedPrediction(),
+    IncrementalPC(batch="sum"),
+    ErrorPC(batch="sum"),
+]
 
 
 @dendrax.vertex
@@ -242,21 +252,24 @@ def test_the_step_that_is_audited_is_the_one_that_runs(rule):
 def test_the_vertices_that_are_audited_are_the_steps_of_the_loops_that_run():
     args = recurrent_arguments()
     graph = dendrax.trace(recurrent, *args, vertices="marked")
-    x, _ = first_step(IL(), unrolled(graph))
-    result = dendrax.run(graph, IL(num_steps=1), record="x")
+    x, _ = first_step(IL(batch="sum"), unrolled(graph))
+    result = dendrax.run(graph, IL(num_steps=1, batch="sum"), record="x")
     assert set(x) == {f"scan[{t}]/cell" for t in range(4)}
     assert all(close(value, result.x[1][name]) for name, value in x.items())
 
 
 def test_what_runs_instead_is_said():
     args = recurrent_arguments()
-    found = dendrax.audit(recurrent, *args, rule=IL(), vertices="marked")
+    found = dendrax.audit(recurrent, *args, rule=IL(batch="sum"), vertices="marked")
     assert found.local and "for each step of a loop" in str(found)
     assert "for each step of a loop" in found._repr_html_()
     assert "full dynamics" in dendrax.audit(recurrent, *args, rule=ZIL()).note
-    for rule in (IL(), IL(levelled=True), BP()):
+    for rule in (IL(batch="sum"), IL(levelled=True, batch="sum"), BP()):
         assert audit("mlp", rule).note == ""
-    assert dendrax.audit(recurrent, *args, rule=IL(levelled=True), vertices="marked").note == ""
+    assert (
+        dendrax.audit(recurrent, *args, rule=IL(levelled=True, batch="sum"), vertices="marked").note
+        == ""
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -297,6 +310,6 @@ def test_a_rule_that_reads_past_its_state_is_caught(secret, far):
         return x @ w[-1]
 
     args = [jnp.eye(3) / (k + 1) for k in range(6)], jnp.ones((2, 3))
-    assert dendrax.audit(output, *args, rule=IL()).local
+    assert dendrax.audit(output, *args, rule=IL(batch="sum")).local
     (offender,) = dendrax.audit(output, *args, rule=Spy(secret=secret)).offenders
     assert offender.name == "layer(w[0])" and far in offender.far

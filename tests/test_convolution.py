@@ -114,7 +114,7 @@ def test_inside_a_network(layout, setting, monkeypatch):
     found = dendrax.grad(loss, rule=FixedPrediction())(w, image)
     for name, expected in jax.grad(loss)(w, image).items():
         np.testing.assert_allclose(found[name], expected, rtol=1e-9, atol=1e-10)
-    rule = IL(num_steps=3, on_divergence="ignore")
+    rule = IL(num_steps=3, on_divergence="ignore", batch="sum")
     il = dendrax.grad(loss, rule=rule)(w, image)
     monkeypatch.setattr(_regions, "is_convolution", lambda function: False)
     for name, expected in dendrax.grad(loss, rule=rule)(w, image).items():

@@ -17,7 +17,7 @@ RNG = np.random.default_rng(0)
 SIZES = (((3, 8), 0.5), ((8, 8), 0.75), ((8, 2), 0.3))
 W = [RNG.normal(size=shape) * scale for shape, scale in SIZES]
 X, Y = RNG.normal(size=(4, 3)), RNG.normal(size=(4, 2))
-GOOD, BAD = IL(50, gamma=0.05), IL(50, gamma=0.9)
+GOOD, BAD = IL(50, gamma=0.05, batch="sum"), IL(50, gamma=0.9, batch="sum")
 
 
 def predict(w, x):
@@ -44,7 +44,9 @@ def silence():
 # ---- value_and_grad ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", [GOOD, ErrorPC(20), IncrementalPC(10, gamma=0.05)])
+@pytest.mark.parametrize(
+    "rule", [GOOD, ErrorPC(20, batch="sum"), IncrementalPC(10, gamma=0.05, batch="sum")]
+)
 @pytest.mark.parametrize("how", ["nan", "warn", "raise"])
 def test_a_healthy_update_is_silent_and_has_the_same_bits(rule, how, silence):
     rules = [dataclasses.replace(rule, on_divergence=h) for h in (how, "ignore")]
@@ -69,7 +71,7 @@ def test_nan_by_default():
 
 def test_a_small_rise_is_told_and_leaves_the_gradient():
     """Nets still learn after it: a gradient of NaN would end that."""
-    rule = IL(10, gamma=0.2)
+    rule = IL(10, gamma=0.2, batch="sum")
     with pytest.warns(UserWarning, match="Inference diverged"):
         found = dendrax.grad(loss, rule=rule)(W, X)
     (_, result), again = jax.jit(dendrax.value_and_grad(loss, rule=rule, has_result=True))(W, X)
@@ -104,8 +106,8 @@ def test_nothing_is_said_if_nobody_wants_to_hear(silence):
 
 
 def test_a_gradient_of_a_gradient(silence):
-    outer = lambda x: sum(jnp.sum(g**2) for g in dendrax.grad(loss, rule=IL(5))(W, x))
-    ignored = IL(5, on_divergence="ignore")
+    outer = lambda x: sum(jnp.sum(g**2) for g in dendrax.grad(loss, rule=IL(5, batch="sum"))(W, x))
+    ignored = IL(5, on_divergence="ignore", batch="sum")
     expected = lambda x: sum(jnp.sum(g**2) for g in dendrax.grad(loss, rule=ignored)(W, x))
     np.testing.assert_allclose(jax.grad(outer)(X), jax.grad(expected)(X), rtol=1e-12)
 
@@ -116,8 +118,8 @@ def test_a_gradient_of_a_gradient(silence):
 def test_the_energy_falls_and_then_rises():
     """What counts is the energy's own course, not only where it began."""
     graph = dendrax.trace(loss, W, X, vertices="layer")
-    start = dendrax.run(graph, IL(1)).descent.start
-    result = dendrax.run(graph, IL(8, gamma=0.2), record="energy")
+    start = dendrax.run(graph, IL(1, batch="sum")).descent.start
+    result = dendrax.run(graph, IL(8, gamma=0.2, batch="sum"), record="energy")
     energy = np.asarray(result.energy)
     assert energy.min() < energy[-1] < float(start)  # lower than at the start, and yet
     assert result.diverged_at == int(energy.argmin()) + 1
@@ -138,7 +140,7 @@ def test_infer_is_silent_where_all_is_well(silence):
 
 
 def test_what_never_settles_says_so(silence):
-    found = dendrax.infer(loss, W, X, rule=IL(3, gamma=0.01, tol=1e-9))
+    found = dendrax.infer(loss, W, X, rule=IL(3, gamma=0.01, tol=1e-9, batch="sum"))
     assert not found.converged and "did not converge in 3 steps" in found.advice
     assert found.advice in repr(found)
 
@@ -160,15 +162,15 @@ def test_low_precision_is_not_divergence(silence, gamma):
     def fun(w, x):
         return jnp.sum((predict(w, x) - low[2]) ** 2)
 
-    dendrax.grad(fun, rule=IL(2, gamma=gamma))(*low[:2])
+    dendrax.grad(fun, rule=IL(2, gamma=gamma, batch="sum"))(*low[:2])
     graph = dendrax.trace(fun, *low[:2], vertices="layer")
-    assert dendrax.run(graph, IL(2, gamma=gamma)).diverged_at is None
+    assert dendrax.run(graph, IL(2, gamma=gamma, batch="sum")).diverged_at is None
 
 
 def test_a_perfect_fit_is_not_divergence(silence):
     target = predict(W, X)
     fit = lambda w: jnp.sum((predict(w, X) - target) ** 2)
-    for rule in (IL(10), ErrorPC(10)):
+    for rule in (IL(10, batch="sum"), ErrorPC(10, batch="sum")):
         dendrax.grad(fit, rule=rule)(W)
 
 
@@ -180,5 +182,5 @@ def test_a_loss_of_almost_nothing_is_no_reason_to_stop(rate):
     y = jnp.tanh(x @ w[0]) @ w[1] + jnp.float32(1e-3)
     fit = lambda w: jnp.sum((jnp.tanh(x @ w[0]) @ w[1] - y) ** 2) / 2
     with jax.numpy_dtype_promotion("standard"):
-        update = jax.jit(dendrax.grad(fit, rule=IL(20, optimizer=optax.adam(rate))))
+        update = jax.jit(dendrax.grad(fit, rule=IL(20, optimizer=optax.adam(rate), batch="sum")))
         assert all(np.all(np.isfinite(g)) for g in update(w))

@@ -100,7 +100,7 @@ def test_vjp(name):
 
 
 W, X = np.random.default_rng(0).normal(size=(2, 3, 3))
-RULES = [ZIL(), ZIL(num_steps=20), IL(4), FixedPrediction(), ErrorPC(4)]
+RULES = [ZIL(), ZIL(num_steps=20), IL(4, batch="sum"), FixedPrediction(), ErrorPC(4, batch="sum")]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
@@ -141,7 +141,7 @@ def asks_python(w, x, mask, n):
     return jnp.mean((h[mask > 0] @ w * scale) ** 2)
 
 
-@pytest.mark.parametrize("rule", [ZIL(), IL(3), FixedPrediction()], ids=repr)
+@pytest.mark.parametrize("rule", [ZIL(), IL(3, batch="sum"), FixedPrediction()], ids=repr)
 def test_values_that_are_not_differentiated_are_known(rule):
     args = W, X, jnp.array([1, 0, 1]), jnp.array(1)
     value, gradient = dendrax.value_and_grad(asks_python, rule=rule)(*args)
@@ -157,7 +157,7 @@ def test_values_that_are_not_differentiated_are_known(rule):
         jax.jit(dendrax.grad(asks_python, rule=rule))(*args)
 
 
-@pytest.mark.parametrize("rule", [ZIL(), IL(3)], ids=repr)
+@pytest.mark.parametrize("rule", [ZIL(), IL(3, batch="sum")], ids=repr)
 def test_an_array_of_a_number_is_an_array(rule):
     def fun(w):
         t, half = jnp.asarray(2), jnp.asarray(0.5)

@@ -102,7 +102,13 @@ def test_each_step_is_the_gradient_of_the_energy(case, name):
     half = lambda mu, x: jnp.sum((mu - x) ** 2) / 2
     of = lambda v, mu, x: (formula if is_for(name, v) else half)(mu, x)
     units = (lambda v: 2.5) if name == "gaussian" else 1.0
-    rule = IL(num_steps=4, gamma=0.01, init=lambda v, mu: mu + 0.1 * jnp.cos(mu), energies=chosen)
+    rule = IL(
+        num_steps=4,
+        gamma=0.01,
+        init=lambda v, mu: mu + 0.1 * jnp.cos(mu),
+        energies=chosen,
+        batch="sum",
+    )
     check_steps(graph, rule, of, scale=units)
 
 
@@ -125,6 +131,7 @@ def test_each_step_of_a_network_with_a_target(name):
         gamma=0.01,
         init=lambda v, mu: mu + 0.1 * jnp.cos(mu),
         energies={"*": own},
+        batch="sum",
     )
     units = 2.5 if name == "gaussian" else 1.0
     check_steps(graph, rule, lambda v, mu, x: formula(mu, x), target, at_target, units)
@@ -145,7 +152,9 @@ def cross_entropy(w, x, y):
     return -jnp.sum(y * jax.nn.log_softmax(logits(w, x)))
 
 
-@pytest.mark.parametrize("rule", [IL(10), ErrorPC(5), IncrementalPC(5)])
+@pytest.mark.parametrize(
+    "rule", [IL(10, batch="sum"), ErrorPC(5, batch="sum"), IncrementalPC(5, batch="sum")]
+)
 def test_a_held_categorical_output_is_the_cross_entropy(rule):
     w, x, y = classifier()
     loss, expected = dendrax.value_and_grad(cross_entropy, rule=rule)(w, x, y)
@@ -159,7 +168,9 @@ def test_a_held_categorical_output_is_the_cross_entropy(rule):
     assert float(result.energy) == pytest.approx(float(course[-1]), rel=1e-12)
 
 
-@pytest.mark.parametrize("rule", [IL(6), ErrorPC(6), IncrementalPC(6)])
+@pytest.mark.parametrize(
+    "rule", [IL(6, batch="sum"), ErrorPC(6, batch="sum"), IncrementalPC(6, batch="sum")]
+)
 def test_precision_is_short_for_gaussian_energies(rule):
     w, x, y = classifier()
     loss = lambda w: jnp.sum((logits(w, x) - y) ** 2) / 2
@@ -172,7 +183,9 @@ def test_precision_is_short_for_gaussian_energies(rule):
     assert same(find(energies=Gaussian()), find())
 
 
-@pytest.mark.parametrize("rule", [IL(6, gamma=0.05), ErrorPC(6, gamma=0.05)])
+@pytest.mark.parametrize(
+    "rule", [IL(6, gamma=0.05, batch="sum"), ErrorPC(6, gamma=0.05, batch="sum")]
+)
 def test_a_precision_for_each_neuron(rule):
     w, x, y = classifier()
     loss = lambda w: jnp.sum((logits(w, x) - y) ** 2) / 2
@@ -208,7 +221,7 @@ def test_each_step_of_error_pc_is_the_gradient_of_the_energy(name):
         return jnp.sum((jnp.tanh(jnp.tanh(x @ w[0]) @ w[1]) @ w[2] - y) ** 2) / 2
 
     graph = dendrax.trace(loss, w, vertices="layer")
-    rule = ErrorPC(4, gamma=0.01, energies=own)
+    rule = ErrorPC(4, gamma=0.01, energies=own, batch="sum")
     result = dendrax.run(graph, rule, record=("epsilon", "energy"))
     hidden = graph.nodes
     for t in range(3):
@@ -231,7 +244,7 @@ def test_energies_by_name_and_pattern():
             h = jnp.tanh(h @ weight)
         return jnp.sum((h @ w[-1] - y) ** 2) / 2
 
-    find = lambda energies: dendrax.grad(loss, rule=IL(8, energies=energies))(deep)
+    find = lambda energies: dendrax.grad(loss, rule=IL(8, energies=energies, batch="sum"))(deep)
     of_name = lambda v: Huber(0.01) if v.name == "layer(w[1])" else Gaussian()
     assert same(find({"layer(w[1])": Huber(0.01)}), find(of_name))
     assert same(find({"w[1]": Huber(0.01)}), find(of_name))
@@ -241,23 +254,27 @@ def test_energies_by_name_and_pattern():
 
 
 def test_rules_with_energies_are_settings():
-    rule = IL(energies={"*": Gaussian(np.ones(3))})
-    assert rule == IL(energies={"*": Gaussian(np.ones(3))})
-    assert hash(rule) == hash(IL(energies={"*": Gaussian(np.ones(3))}))
-    assert rule != IL(energies={"*": Gaussian(np.ones(3) * 2)}) != IL()
-    assert "energies" in repr(rule) and "energies" not in repr(IL())
-    assert IL(gamma=0.2, energies=Huber()) == dataclasses.replace(IL(energies=Huber()), gamma=0.2)
+    rule = IL(energies={"*": Gaussian(np.ones(3))}, batch="sum")
+    assert rule == IL(energies={"*": Gaussian(np.ones(3))}, batch="sum")
+    assert hash(rule) == hash(IL(energies={"*": Gaussian(np.ones(3))}, batch="sum"))
+    assert rule != IL(energies={"*": Gaussian(np.ones(3) * 2)}, batch="sum") != IL(batch="sum")
+    assert "energies" in repr(rule) and "energies" not in repr(IL(batch="sum"))
+    assert IL(gamma=0.2, energies=Huber(), batch="sum") == dataclasses.replace(
+        IL(energies=Huber(), batch="sum"), gamma=0.2
+    )
 
 
 def test_a_rule_of_the_users_has_energies_of_its_own():
     @dataclasses.dataclass(frozen=True)
     class Robust(IL):
+        batch: str = "sum"
+
         def energies(self, vertex):
             return Huber(0.05)
 
     w, x, y = classifier()
     loss = lambda w: jnp.sum((logits(w, x) - y) ** 2) / 2
-    expected = dendrax.grad(loss, rule=IL(energies=Huber(0.05)))(w)
+    expected = dendrax.grad(loss, rule=IL(energies=Huber(0.05), batch="sum"))(w)
     assert same(dendrax.grad(loss, rule=Robust())(w), expected)
     rule = Robust(gamma=0.2)
     assert rule == Robust(gamma=0.2) == dataclasses.replace(Robust(), gamma=0.2)
@@ -269,7 +286,7 @@ def test_a_rule_of_the_users_has_energies_of_its_own():
 def test_energies_of_an_output_count_only_if_it_is_held():
     w, x, y = classifier()
     loss = lambda w: jnp.sum((logits(w, x) - y) ** 2) / 2
-    find = lambda energies: dendrax.grad(loss, rule=IL(4, energies=energies))(w)
+    find = lambda energies: dendrax.grad(loss, rule=IL(4, energies=energies, batch="sum"))(w)
     assert same(find({"*": Categorical()}), find({"layer(*)": Categorical()}))
     assert same(
         find(lambda v: Gaussian([1.0, 2.0, 3.0, 4.0, 5.0])),
@@ -296,26 +313,46 @@ def test_what_is_no_energy_of_a_node(energies, message):
     w, x, y = classifier()
     loss = lambda w: jnp.sum((logits(w, x) - y) ** 2) / 2
     with pytest.raises(ValueError, match=message):
-        dendrax.grad(loss, rule=IL(energies=energies))(w)
+        dendrax.grad(loss, rule=IL(energies=energies, batch="sum"))(w)
 
 
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
         (
-            lambda: IL(energies=Huber),
+            lambda: IL(energies=Huber, batch="sum"),
             TypeError,
             r"the class Huber, which is no energy.*\n.*Huber\(\)",
         ),
-        (lambda: IL(energies=3.0), TypeError, r"IL: energies is 3.0, which is no energy"),
-        (lambda: IL(energies={"a": 1}), TypeError, r"energies\['a'\] is 1, which is no"),
-        (lambda: IL(energies=Huber(), precision=2.0), ValueError, "both precision and energies"),
-        (lambda: ErrorPC(energies=Huber(), precision=abs), ValueError, "both precision and"),
+        (
+            lambda: IL(energies=3.0, batch="sum"),
+            TypeError,
+            r"IL: energies is 3.0, which is no energy",
+        ),
+        (
+            lambda: IL(energies={"a": 1}, batch="sum"),
+            TypeError,
+            r"energies\['a'\] is 1, which is no",
+        ),
+        (
+            lambda: IL(energies=Huber(), precision=2.0, batch="sum"),
+            ValueError,
+            "both precision and energies",
+        ),
+        (
+            lambda: ErrorPC(energies=Huber(), precision=abs, batch="sum"),
+            ValueError,
+            "both precision and",
+        ),
         (lambda: Huber(delta=0), ValueError, "delta=0 is not a positive number"),
         (lambda: Laplace(scale="1"), ValueError, "scale='1' is not a positive"),
         (lambda: Gaussian(-1.0), ValueError, "precision=-1.0 is not a positive number"),
         (lambda: Gaussian(np.array([1.0, np.nan])), ValueError, "is not a positive number, or"),
-        (lambda: IL(on_divergence="stop"), ValueError, "on_divergence='stop' is not known"),
+        (
+            lambda: IL(on_divergence="stop", batch="sum"),
+            ValueError,
+            "on_divergence='stop' is not known",
+        ),
     ],
 )
 def test_settings_that_are_none(make, kind, message):
@@ -326,15 +363,15 @@ def test_settings_that_are_none(make, kind, message):
 def test_complex_nodes_are_gaussian():
     fun = lambda w: jnp.abs(jnp.sum(jnp.exp(w) * w)) ** 2
     args = jnp.array([0.3 + 1j, 0.5])
-    dendrax.grad(fun, rule=IL(2), vertices="primitive")(args)
+    dendrax.grad(fun, rule=IL(2, batch="sum"), vertices="primitive")(args)
     with pytest.raises(ValueError, match=r"is complex, and only dendrax.Gaussian"):
-        dendrax.grad(fun, rule=IL(2, energies=Huber()), vertices="primitive")(args)
+        dendrax.grad(fun, rule=IL(2, energies=Huber(), batch="sum"), vertices="primitive")(args)
 
 
 def test_an_energy_that_is_nan_at_its_start():
     w, x, y = classifier()
     loss = lambda w: jnp.sum((logits(w, x) - y) ** 2) / 2
-    rule = IL(3, energies=lambda mu, x: jnp.log(mu - 100.0) + (mu - x) ** 2)
+    rule = IL(3, energies=lambda mu, x: jnp.log(mu - 100.0) + (mu - x) ** 2, batch="sum")
     with pytest.warns(UserWarning, match=r"energy is nan from the start.*layer\(w\[0\]\)"):
         dendrax.grad(loss, rule=rule)(w)
 
@@ -343,8 +380,8 @@ def test_functions_of_optax_are_energies():
     optax = pytest.importorskip("optax")
     w, x, y = classifier()
     loss = lambda w: jnp.sum((logits(w, x) - y) ** 2) / 2
-    found = dendrax.grad(loss, rule=IL(5, energies=optax.l2_loss))(w)
-    assert close(found, dendrax.grad(loss, rule=IL(5))(w), ulps=256)
+    found = dendrax.grad(loss, rule=IL(5, energies=optax.l2_loss, batch="sum"))(w)
+    assert close(found, dendrax.grad(loss, rule=IL(5, batch="sum"))(w), ulps=256)
 
 
 def test_an_energy_that_cannot_be_hashed():
@@ -356,4 +393,4 @@ def test_an_energy_that_cannot_be_hashed():
             return (mu - x) ** 2
 
     with pytest.raises(TypeError, match=r"(?s)IL: energies cannot be hashed.*above class Loose"):
-        IL(energies=Loose())
+        IL(energies=Loose(), batch="sum")

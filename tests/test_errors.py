@@ -254,7 +254,7 @@ def test_python_branch_on_a_parameter(name):
     """A rule that moves value nodes runs the function at other values than those that are known."""
     raised = []
     for call in (
-        lambda: dendrax.grad(BRANCHES[name], rule=dendrax.IL())(1.0),
+        lambda: dendrax.grad(BRANCHES[name], rule=dendrax.IL(batch="sum"))(1.0),
         lambda: dendrax.trace(BRANCHES[name], 1.0),
     ):
         with pytest.raises((TypeError, IndexError)) as error:
@@ -314,7 +314,7 @@ def test_wrong_shapes_are_what_jax_says_they_are():
 def test_warnings_name_the_user_s_line():
     graph = dendrax.trace(lambda w: jnp.sum(w * w), jnp.ones(3), vertices="layer")
     with pytest.warns(UserWarning, match="no value node") as caught:
-        dendrax.run(graph, dendrax.IL(3))
+        dendrax.run(graph, dendrax.IL(3, batch="sum"))
     assert caught[0].filename == __file__
 
 

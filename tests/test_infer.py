@@ -13,7 +13,7 @@ from dendrax import IL, ErrorPC, Gaussian, Huber, IncrementalPC, infer
 from tests.compare import close, same
 from tests.reference import energy
 
-SETTLED = IL(num_steps=20_000, gamma=0.05, tol=1e-13)
+SETTLED = IL(num_steps=20_000, gamma=0.05, tol=1e-13, batch="sum")
 RNG = np.random.default_rng(0)
 W = [RNG.normal(size=shape) / 2 for shape in ((2, 4), (4, 6))]
 Z, Y = np.zeros((3, 2)), RNG.normal(size=(3, 6))
@@ -46,7 +46,7 @@ def posterior(y, known, precision=2.0):
 @pytest.mark.parametrize("known", [jnp.ones((3, 6), bool), KNOWN], ids=["all", "half"])
 @pytest.mark.parametrize(
     "rule",
-    [SETTLED, ErrorPC(20_000, gamma=0.02, tol=1e-13)],
+    [SETTLED, ErrorPC(20_000, gamma=0.02, tol=1e-13, batch="sum")],
     ids=["IL", "ErrorPC"],
 )
 def test_the_posterior_mean_of_a_linear_chain(rule, known):
@@ -61,7 +61,7 @@ def test_the_posterior_mean_of_a_linear_chain(rule, known):
 def test_a_prior_with_a_mean_and_by_name():
     mean = jnp.asarray([0.5, -1.0])
     shifted = Y - linear(W, jnp.broadcast_to(mean, Z.shape))
-    rule = IL(20_000, gamma=0.05, tol=1e-13, precision=2.0)
+    rule = IL(20_000, gamma=0.05, tol=1e-13, precision=2.0, batch="sum")
     everywhere = jnp.ones(Y.shape, bool)
     for prior in ((Gaussian(), mean), {"z": (Gaussian(), mean)}):
         found = infer(linear, W, Z, free="z", target=Y, prior=prior, rule=rule)
@@ -69,7 +69,7 @@ def test_a_prior_with_a_mean_and_by_name():
         np.testing.assert_allclose(found.args[1], expected, atol=1e-10)
 
 
-@pytest.mark.parametrize("rule", [IL(2000), ErrorPC(2000)])
+@pytest.mark.parametrize("rule", [IL(2000, batch="sum"), ErrorPC(2000, batch="sum")])
 def test_a_weak_prior_does_not_make_large_steps(rule):
     for precision in (1e-6, 1.0, 8.0):
         prior = Gaussian(precision)
@@ -79,7 +79,9 @@ def test_a_weak_prior_does_not_make_large_steps(rule):
 
 
 def test_with_no_prior_least_squares():
-    found = infer(linear, W, Z, free="z", target=Y, rule=IL(100_000, gamma=0.3, tol=1e-14))
+    found = infer(
+        linear, W, Z, free="z", target=Y, rule=IL(100_000, gamma=0.3, tol=1e-14, batch="sum")
+    )
     a, v = W[0] @ W[1], W[1]
     weights = jnp.linalg.inv(v.T @ v + jnp.eye(6))
     expected = jnp.linalg.solve(a @ weights @ a.T, a @ weights @ Y.T).T
@@ -101,7 +103,7 @@ def test_each_step_is_the_gradient_of_the_energy(energies):
     nodes = (latent, *hidden)
     known, fixed = jnp.arange(4) % 2 == 0, jnp.array([True, False])
     hold = {hidden[0].name: (0.7, known), "z": (-0.4, fixed)}
-    rule = IL(5, gamma=0.05, energies=energies)
+    rule = IL(5, gamma=0.05, energies=energies, batch="sum")
     result = dendrax.run(graph, rule, target=Y, hold=hold, record=("x", "energy"))
     formula = None if energies is None else (lambda v, mu, x: jnp.sum(energies.energy(mu, x)))
     slope = jax.value_and_grad(functools.partial(energy, graph, target=Y, of=formula))
@@ -119,7 +121,11 @@ def test_each_step_is_the_gradient_of_the_energy(energies):
 # ---- masks and holds -----------------------------------------------------------------------------
 
 
-RULES = [IL(30), ErrorPC(10), IL(30, optimizer=optax.sgd(0.05, momentum=0.5))]
+RULES = [
+    IL(30, batch="sum"),
+    ErrorPC(10, batch="sum"),
+    IL(30, optimizer=optax.sgd(0.05, momentum=0.5), batch="sum"),
+]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -143,22 +149,24 @@ def test_what_is_held_stays_and_all_else_reads_it(rule):
     assert close(found.output, jnp.tanh(value) @ W[1])
     # The latent is pulled towards what is held, and by nothing else.
     expected = jnp.linalg.lstsq(W[0].T, value[0])[0]
-    many = type(rule)(2000) if not isinstance(rule, IL) else IL(2000)
+    many = type(rule)(2000) if not isinstance(rule, IL) else IL(2000, batch="sum")
     far = infer(decoder, W, Z + 0.1, free="z", hold={name: value}, target=Y, rule=many)
     np.testing.assert_allclose(far.args[1][0], expected, atol=1e-4)
 
 
 def test_an_output_is_held_by_name_as_by_a_target():
-    by_target = infer(decoder, W, Z, free=1, target=Y, mask=KNOWN, rule=IL(20))
-    by_name = infer(decoder, W, Z, free=1, hold={"output": (Y, KNOWN)}, rule=IL(20))
+    by_target = infer(decoder, W, Z, free=1, target=Y, mask=KNOWN, rule=IL(20, batch="sum"))
+    by_name = infer(decoder, W, Z, free=1, hold={"output": (Y, KNOWN)}, rule=IL(20, batch="sum"))
     assert same(by_target.x, by_name.x)
 
 
 def test_one_of_several_outputs_is_held():
     both = lambda w, z: {"image": decoder(w, z), "size": jnp.sum(z**2, 1)}
     target = {"image": Y, "size": None}
-    found = infer(both, W, Z, free=1, target=target, rule=IL(20))
-    assert close(found.x["z"], infer(decoder, W, Z, free=1, target=Y, rule=IL(20)).x["z"])
+    found = infer(both, W, Z, free=1, target=target, rule=IL(20, batch="sum"))
+    assert close(
+        found.x["z"], infer(decoder, W, Z, free=1, target=Y, rule=IL(20, batch="sum")).x["z"]
+    )
     assert found.output["size"].shape == (3,)
 
 
@@ -172,7 +180,7 @@ def test_value_nodes_inside_a_loop_are_held():
 
     w, h, xs = jnp.eye(2) / 2, jnp.ones(2), jnp.ones((5, 2)) / 4
     known = jnp.zeros((5, 2), bool).at[3].set(True)
-    for rule in (IL(20), ErrorPC(10)):
+    for rule in (IL(20, batch="sum"), ErrorPC(10, batch="sum")):
         found = infer(last, w, h, xs, free="h", hold={"scan/cell": (0.9, known)}, rule=rule)
         steps = found.x["scan/cell"]
         assert steps.shape == (5, 2) and np.all(np.asarray(steps[3]) == 0.9)
@@ -184,7 +192,7 @@ def test_value_nodes_inside_a_loop_are_held():
 
 
 def test_jit_and_vmap():
-    rule = IL(30)
+    rule = IL(30, batch="sum")
     find = lambda z, y: infer(decoder, W, z, free=1, target=y, prior=Gaussian(), rule=rule)
     whole = find(Z + 0.1, Y)
     assert close(jax.jit(find)(Z + 0.1, Y).x, whole.x, ulps=256)
@@ -196,12 +204,12 @@ def test_jit_and_vmap():
 
 def test_it_can_be_differentiated():
     def settled_energy(w):
-        found = infer(linear, w, Z, free=1, target=Y, prior=Gaussian(), rule=IL(3000))
+        found = infer(linear, w, Z, free=1, target=Y, prior=Gaussian(), rule=IL(3000, batch="sum"))
         return found.energy
 
     found = jax.grad(settled_energy)(W)
     # At the minimum the latents' own change does not count: it is the local gradient.
-    rule = IL(3000)
+    rule = IL(3000, batch="sum")
     both = dendrax.value_and_grad(linear, rule=rule, free=1, target=Y, prior=Gaussian())
     np.testing.assert_allclose(found[0], both(W, Z)[1][0], rtol=1e-6, atol=1e-9)
 
@@ -211,7 +219,7 @@ def test_free_inside_a_pytree():
         return decoder(w, batch["z"] + batch["fixed"])
 
     batch = {"z": Z, "fixed": Z + 0.2, "label": jnp.arange(3)}
-    found = infer(fun, W, batch, free="batch['z']", target=Y, rule=IL(50))
+    found = infer(fun, W, batch, free="batch['z']", target=Y, rule=IL(50, batch="sum"))
     for name in ("fixed", "label"):
         assert same(found.args[1][name], batch[name])
     assert not same(found.args[1]["z"], batch["z"])
@@ -219,14 +227,14 @@ def test_free_inside_a_pytree():
         infer(fun, W, batch, free="batch", target=Y)
     model = {"w": W, "z": Z}
     whole = lambda m: decoder(m["w"], m["z"] + 0.2)
-    inside = infer(whole, model, free="m['z']", target=Y, rule=IL(50))
+    inside = infer(whole, model, free="m['z']", target=Y, rule=IL(50, batch="sum"))
     assert close(inside.args[0]["z"], found.args[1]["z"], ulps=256)
 
 
 def test_warm_starts():
-    rule = IL(20)
+    rule = IL(20, batch="sum")
     find = functools.partial(infer, decoder, W, free="z", target=Y, rule=rule)
-    long = find(Z, rule=IL(40))
+    long = find(Z, rule=IL(40, batch="sum"))
     first = find(Z)
     second = find(first.args[1], start=first)
     assert close(second.x, long.x, ulps=256)
@@ -238,7 +246,7 @@ def test_warm_starts():
 
 
 def test_energies_and_course():
-    found = infer(decoder, W, Z + 0.1, free=1, target=Y, rule=IL(25), record="energy")
+    found = infer(decoder, W, Z + 0.1, free=1, target=Y, rule=IL(25, batch="sum"), record="energy")
     assert found.course.shape == (26,) and found.course[-1] == found.energy
     assert (np.diff(found.course) < 0).all() and found.num_steps == 25 and found.slope > 0
     assert set(found.energies) == {"z", "layer(w[0])", "output"}
@@ -249,14 +257,21 @@ def test_energies_and_course():
 
 
 def test_a_complex_free_argument():
-    found = infer(lambda w, z: w * z, 2 + 1j, 0j, free=1, target=3 + 4j, rule=IL(3000, gamma=0.05))
+    found = infer(
+        lambda w, z: w * z,
+        2 + 1j,
+        0j,
+        free=1,
+        target=3 + 4j,
+        rule=IL(3000, gamma=0.05, batch="sum"),
+    )
     assert abs(complex(found.args[1]) - (2 + 1j)) < 1e-9
 
 
 @pytest.mark.parametrize("batch", ["mean", 3])
 def test_a_target_is_a_sum_over_samples(batch):
     """So that nothing is divided by their number."""
-    rules = [IL(10, batch=b) for b in (batch, None)]
+    rules = [IL(10, batch=b) for b in (batch, "sum")]
     found, expected = (infer(decoder, W, Z + 0.1, free=1, target=Y, rule=r).x for r in rules)
     assert same(found, expected)
 
@@ -271,14 +286,16 @@ def test_a_latent_that_all_samples_share_has_its_whole_prior():
 
 
 def test_starts_of_rules_that_begin_elsewhere():
-    first = infer(decoder, W, Z + 0.1, free=1, target=Y, rule=IL(100))
-    for rule in (ErrorPC(3), IL(3, init="zeros"), IL(3)):
+    first = infer(decoder, W, Z + 0.1, free=1, target=Y, rule=IL(100, batch="sum"))
+    for rule in (ErrorPC(3, batch="sum"), IL(3, init="zeros", batch="sum"), IL(3, batch="sum")):
         again = infer(decoder, W, first.args[1], free=1, target=Y, rule=rule, start=first)
         np.testing.assert_allclose(again.descent.start, first.energy, rtol=1e-9)
 
 
 def test_many_at_once_say_what_went_wrong():
-    find = lambda z: infer(lambda w, z: w * z, 9.0, z, free=1, target=4.0, rule=IL(50, gamma=0.5))
+    find = lambda z: infer(
+        lambda w, z: w * z, 9.0, z, free=1, target=4.0, rule=IL(50, gamma=0.5, batch="sum")
+    )
     found = jax.vmap(find)(jnp.arange(3.0))
     assert found.diverged_at.shape == (3,) and "diverged in 3 of 3" in repr(found)
 
@@ -286,7 +303,7 @@ def test_many_at_once_say_what_went_wrong():
 # ---- learning with latents -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", [IL(40), ErrorPC(20)])
+@pytest.mark.parametrize("rule", [IL(40, batch="sum"), ErrorPC(20, batch="sum")])
 def test_learning_with_latents(rule):
     """The parameters learn from where the latents have settled: as a loss with a free argument."""
     loss = lambda w, z: jnp.sum((decoder(w, z) - Y) ** 2) / 2
@@ -304,7 +321,9 @@ def test_learning_with_latents(rule):
 
 
 def test_the_course_of_an_update():
-    both = dendrax.value_and_grad(decoder, rule=IL(7), free=1, target=Y, has_result="energy")
+    both = dendrax.value_and_grad(
+        decoder, rule=IL(7, batch="sum"), free=1, target=Y, has_result="energy"
+    )
     (_, result), _ = both(W, Z + 0.1)
     assert result.course.shape == (8,) and result.course[-1] == pytest.approx(result.energy)
     (_, result), _ = dendrax.value_and_grad(lambda w: w**2, has_result=True)(2.0)
@@ -316,7 +335,7 @@ def test_a_mean_over_samples():
     loss = lambda w, z, y: jnp.mean(jnp.sum((decoder(w, z) - y) ** 2, -1)) / 2
     rule = IL(15, batch="mean")
     whole = dendrax.value_and_grad(loss, rule=rule, free="z")(W, Z + 0.1, Y)[1]
-    single = dendrax.value_and_grad(loss, rule=IL(15), free="z")
+    single = dendrax.value_and_grad(loss, rule=IL(15, batch="sum"), free="z")
     each = [single(W, Z[i : i + 1] + 0.1, Y[i : i + 1])[1] for i in range(3)]
     mean = jax.tree.map(lambda *g: sum(g) / 3, *each)
     assert close(whole, mean, ulps=1024)
@@ -334,7 +353,7 @@ def test_each_step_of_a_cyclic_network_is_the_gradient_of_its_energy():
     w, h = jnp.asarray(rng.normal(size=(100, 100)) / 20), jnp.asarray(rng.normal(size=100))
     known = jnp.arange(100) < 30
     graph = dendrax.trace(recurrent, w, h, tie="h", vertices="layer")
-    rule = IL(6, gamma=0.1)
+    rule = IL(6, gamma=0.1, batch="sum")
     result = dendrax.run(graph, rule, hold={"h": (h, known)}, record=("x", "energy"))
     hidden = graph.nodes
     assert not hidden  # what predicts the state reads it: one layer
@@ -355,7 +374,7 @@ def test_a_cyclic_memory_stores_and_completes_patterns():
     @jax.jit
     def learn(w):
         both = dendrax.value_and_grad(
-            recurrent, rule=IL(1), tie="h", hold={"h": (patterns, jnp.ones(100, bool))}
+            recurrent, rule=IL(1, batch="sum"), tie="h", hold={"h": (patterns, jnp.ones(100, bool))}
         )
         gradient = both(w, patterns)[1]
         return (w - 0.02 * gradient) * (1 - jnp.eye(100))  # no unit predicts itself
@@ -365,7 +384,9 @@ def test_a_cyclic_memory_stores_and_completes_patterns():
     known = jnp.arange(100) < 60
     cue = jnp.where(known, patterns, 0.0)
     hold = {"h": (patterns, known)}
-    found = infer(recurrent, w, cue, tie={"h": lambda result: result}, hold=hold, rule=IL(500))
+    found = infer(
+        recurrent, w, cue, tie={"h": lambda result: result}, hold=hold, rule=IL(500, batch="sum")
+    )
     assert np.mean(np.abs(found.args[1] - patterns)) < 0.05
     assert np.all(np.sign(found.args[1]) == np.sign(patterns))
 
@@ -383,19 +404,19 @@ def test_two_arguments_tied_to_one_output():
         slopes = jax.grad(whole, (1, 2))(0.5, h, k)
         h, k = h - 0.1 * slopes[0], k - 0.1 * slopes[1]
     both = {"h": None, "k": None}
-    found = infer(fun, 0.5, 1.0, 0.0, tie=both, rule=IL(5))
+    found = infer(fun, 0.5, 1.0, 0.0, tie=both, rule=IL(5, batch="sum"))
     np.testing.assert_allclose(found.args[1:], (h, k), rtol=1e-12)
-    _, gradient = dendrax.value_and_grad(fun, rule=IL(5), tie=both)(0.5, 1.0, 0.0)
+    _, gradient = dendrax.value_and_grad(fun, rule=IL(5, batch="sum"), tie=both)(0.5, 1.0, 0.0)
     assert float(gradient) == pytest.approx(float(jax.grad(whole)(0.5, h, k)), rel=1e-12)
 
 
 def test_a_run_on_a_cycle_is_what_infer_finds():
     fun = lambda w, h: (jnp.tanh(h * w), 3 * h)
     graph = dendrax.trace(fun, 0.7, 1.0, tie={"h": 0})
-    result = dendrax.run(graph, IL(20), record=("x",))
-    found = infer(fun, 0.7, 1.0, tie={"h": 0}, rule=IL(20))
+    result = dendrax.run(graph, IL(20, batch="sum"), record=("x",))
+    found = infer(fun, 0.7, 1.0, tie={"h": 0}, rule=IL(20, batch="sum"))
     np.testing.assert_allclose(result.x[20]["h"], found.args[1], rtol=1e-12)
-    _, gradient = dendrax.value_and_grad(fun, rule=IL(20), tie={"h": 0})(0.7, 1.0)
+    _, gradient = dendrax.value_and_grad(fun, rule=IL(20, batch="sum"), tie={"h": 0})(0.7, 1.0)
     np.testing.assert_allclose(result.gradient, gradient, rtol=1e-12)
 
 
@@ -406,9 +427,11 @@ def test_a_tie_to_a_part_of_the_result():
 
     w, state = jnp.eye(4) / 2 + 0.1, {"h": jnp.ones((3, 4)), "t": jnp.asarray(0)}
     y = {"h": None, "seen": jnp.full((3, 2), 0.3)}
-    found = infer(step, w, state, tie={"state['h']": "h"}, target=y, rule=IL(50))
+    found = infer(step, w, state, tie={"state['h']": "h"}, target=y, rule=IL(50, batch="sum"))
     assert found.args[1]["h"].shape == (3, 4) and found.args[1]["t"] == 0
-    again = infer(step, w, state, tie={"state['h']": lambda out: out["h"]}, target=y, rule=IL(50))
+    again = infer(
+        step, w, state, tie={"state['h']": lambda out: out["h"]}, target=y, rule=IL(50, batch="sum")
+    )
     assert same(again.x, found.x)
     assert found.energy < found.descent.start
 
@@ -418,7 +441,7 @@ def test_a_cycle_has_no_levels():
     with pytest.raises(ValueError, match=r"(?s)a cycle, and so no levels: h is predicted.*Cut"):
         dendrax.level(graph)
     with pytest.raises(ValueError, match=r"a cycle, and so no levels"):
-        infer(recurrent, jnp.eye(3), jnp.ones(3), tie="h", rule=IL(levelled=True))
+        infer(recurrent, jnp.eye(3), jnp.ones(3), tie="h", rule=IL(levelled=True, batch="sum"))
     assert dendrax.level(dendrax.trace(recurrent, jnp.eye(3), jnp.ones(3), free="h"))
     assert "1 free" in repr(graph)
 
@@ -429,7 +452,7 @@ def test_graphs_with_free_arguments_are_shown():
     tied = dendrax.trace(recurrent, np.eye(3), np.ones(3), tie="h")
     for shown in (graph, tied):
         assert shown.free[0].name in dendrax.draw.graph(shown).svg
-    result = dendrax.run(graph, IL(4), target=Y, record=("epsilon", "statistics"))
+    result = dendrax.run(graph, IL(4, batch="sum"), target=Y, record=("epsilon", "statistics"))
     assert "z" in repr(result.epsilon[2]) and not np.any(result.epsilon[2]["z"])
 
 
@@ -440,7 +463,7 @@ def test_models_as_they_are():
     eqx = pytest.importorskip("equinox")
     model = eqx.nn.MLP(2, 6, 4, 1, activation=jnp.tanh, key=jax.random.key(0), dtype=float)
     fun = lambda model, z: jax.vmap(model)(z)
-    found = infer(fun, model, Z, free="z", target=Y, rule=IL(30))
+    found = infer(fun, model, Z, free="z", target=Y, rule=IL(30, batch="sum"))
     assert found.args[0].activation is model.activation and found.energy < found.descent.start
     assert set(found.x) == {"z", "layers[0]"}
 
@@ -488,12 +511,16 @@ def of_the_whole(mu, x):
         ({"tie": {"w": None}}, ValueError, "has 2 arrays in the argument and 1 in the output"),
         ({"target": Y, "mask": (KNOWN, KNOWN)}, ValueError, "there are 2 masks for 1 output"),
         ({"hold": {"w[0]": 1j}}, TypeError, "the value that holds layer"),
-        ({"free": "z", "rule": IL(energies={"z": Gaussian(2.0)})}, ValueError, "there is no 'z'"),
+        (
+            {"free": "z", "rule": IL(energies={"z": Gaussian(2.0)}, batch="sum")},
+            ValueError,
+            "there is no 'z'",
+        ),
         (
             {
                 "target": Y,
                 "mask": KNOWN,
-                "rule": IL(energies={"output": lambda m, x: jnp.sum(m * x)}),
+                "rule": IL(energies={"output": lambda m, x: jnp.sum(m * x)}, batch="sum"),
             },
             ValueError,
             "gives one number for output, of which a mask cannot leave out a part",
@@ -509,21 +536,25 @@ def of_the_whole(mu, x):
             "ZIL can do nothing about free",
         ),
         ({"free": "z", "rule": dendrax.FixedPrediction()}, ValueError, "can do nothing about free"),
-        ({"free": "z", "rule": IncrementalPC()}, ValueError, "IncrementalPC moves parameters"),
+        (
+            {"free": "z", "rule": IncrementalPC(batch="sum")},
+            ValueError,
+            "IncrementalPC moves parameters",
+        ),
         ({"record": "x"}, ValueError, "(?s)record='x' is not known.*dendrax.run"),
     ],
 )
 def test_mistakes(settings, kind, message):
     with pytest.raises(kind, match=message):
-        infer(decoder, W, Z, **{"rule": IL(2), **settings})
+        infer(decoder, W, Z, **{"rule": IL(2, batch="sum"), **settings})
 
 
 def test_positions_are_counted_as_the_user_does():
     """Also from the end, and past arguments that hold nothing."""
     fun = lambda w, z, nothing: decoder(w, z)
-    found = infer(fun, W, Z + 0.1, None, free=-2, target=Y, rule=IL(5))
+    found = infer(fun, W, Z + 0.1, None, free=-2, target=Y, rule=IL(5, batch="sum"))
     assert set(found.x) == {"z", "layer(w[0])"}
-    expected = infer(decoder, W, Z + 0.1, free=1, target=Y, rule=IL(5))
+    expected = infer(decoder, W, Z + 0.1, free=1, target=Y, rule=IL(5, batch="sum"))
     assert same(found.args[1], expected.args[1])
 
 
@@ -539,15 +570,15 @@ def test_backpropagation_of_a_target(rule):
 def test_mistakes_of_learning():
     loss = lambda w, z: jnp.sum(decoder(w, z) ** 2)
     with pytest.raises(ValueError, match="argument z is both free and differentiated"):
-        dendrax.value_and_grad(loss, argnums=(0, 1), rule=IL(), free="z")(W, Z)
+        dendrax.value_and_grad(loss, argnums=(0, 1), rule=IL(batch="sum"), free="z")(W, Z)
     with pytest.raises(ValueError, match="ZIL can do nothing about free"):
         dendrax.value_and_grad(loss, free="z")(W, Z)
     with pytest.raises(TypeError, match="argument z is free, but int"):
-        dendrax.value_and_grad(loss, rule=IL(), free="z")(W, jnp.ones((3, 2), int))
+        dendrax.value_and_grad(loss, rule=IL(batch="sum"), free="z")(W, jnp.ones((3, 2), int))
     unused = lambda w, z: jnp.sum(w[0] ** 2)
     with pytest.raises(ValueError, match="the output does not depend on it"):
-        dendrax.value_and_grad(unused, rule=IL(), free="z")(W, Z)
+        dendrax.value_and_grad(unused, rule=IL(batch="sum"), free="z")(W, Z)
     with pytest.raises(ValueError, match="hold names output, which is a loss"):
-        dendrax.value_and_grad(loss, rule=IL(), hold={"output": 0.0})(W, Z)
+        dendrax.value_and_grad(loss, rule=IL(batch="sum"), hold={"output": 0.0})(W, Z)
     with pytest.raises(ValueError, match="has a target and is tied"):
         infer(recurrent, jnp.eye(3), jnp.ones(3), tie="h", target=jnp.ones(3))

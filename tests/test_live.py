@@ -13,7 +13,12 @@ from tests.compare import close
 from tests.sampling import rotating
 from tests.test_stacked import arguments, cell, half, last, lstm, of, written_out
 
-RULES = [IL(), FixedPrediction(num_steps=9), IncrementalPC(num_steps=3), ErrorPC(num_steps=3)]
+RULES = [
+    IL(batch="sum"),
+    FixedPrediction(num_steps=9),
+    IncrementalPC(num_steps=3, batch="sum"),
+    ErrorPC(num_steps=3, batch="sum"),
+]
 
 
 @dendrax.vertex
@@ -94,8 +99,10 @@ def test_every_rule_learns_as_in_the_loop_written_out(program, rule):
 
 def test_what_is_not_live_is_where_it_is_predicted_and_costs_nothing():
     graph, by_hand = both(dead_at_the_end)
-    result = dendrax.run(graph, IL(num_steps=4), record=["x", "mu", "epsilon", "energy"])
-    expected = dendrax.run(by_hand, IL(num_steps=4), record="energy")
+    result = dendrax.run(
+        graph, IL(num_steps=4, batch="sum"), record=["x", "mu", "epsilon", "energy"]
+    )
+    expected = dendrax.run(by_hand, IL(num_steps=4, batch="sum"), record="energy")
     assert close(result.energy, expected.energy, ulps=1024)
     h, c = result.epsilon[-1]["scan[3]/lstm"]
     assert (h != 0).all() and (c == 0).all()
@@ -124,7 +131,7 @@ ENERGIES = [
     ("program", "energy"), rotating([dead_at_the_end, made_of_data_at_first, last], ENERGIES)
 )
 def test_energies_are_of_single_steps(program, energy):
-    rule = IL(num_steps=5, energies=energy)
+    rule = IL(num_steps=5, energies=energy, batch="sum")
     found, expected = (dendrax.run(graph, rule, record="energy") for graph in both(program))
     assert close(found.gradient, expected.gradient, ulps=1024)
     assert close(found.energy, expected.energy, ulps=1024)
@@ -194,7 +201,7 @@ def test_one_step_whose_result_is_the_output_has_no_value_node():
 
 def test_a_cotangent_pulls_at_the_last_step():
     fun = [of(last_state, scan) for scan in (jax.lax.scan, written_out)]
-    pulls = [dendrax.vjp(f, *arguments(), rule=IL(), vertices="marked")[1] for f in fun]
+    pulls = [dendrax.vjp(f, *arguments(), rule=IL(batch="sum"), vertices="marked")[1] for f in fun]
     found, expected = (pull(jnp.ones((2, 3))) for pull in pulls)
     assert close(found, expected, ulps=1024)
 
@@ -209,23 +216,25 @@ def test_single_steps_are_held():
         {"cell_1": value, "cell_3": value},
     )
     found, expected = (
-        dendrax.value_and_grad(of(last, scan), rule=IL(5), vertices="marked", hold=hold)(*args)
+        dendrax.value_and_grad(
+            of(last, scan), rule=IL(5, batch="sum"), vertices="marked", hold=hold
+        )(*args)
         for scan, hold in zip((jax.lax.scan, written_out), holds, strict=True)
     )
     assert close(found, expected, ulps=1024)
     held = {"scan[9]/cell": value}
     with pytest.raises(KeyError, match="scan has 4 steps"):
-        dendrax.value_and_grad(of(last, jax.lax.scan), rule=IL(5), vertices="marked", hold=held)(
-            *args
-        )
+        dendrax.value_and_grad(
+            of(last, jax.lax.scan), rule=IL(5, batch="sum"), vertices="marked", hold=held
+        )(*args)
 
 
 def test_delays_written_out_cannot_run_where_a_vertex_stands_for_all_steps():
     graph, _ = both(last)
     expanded = dendrax.level(graph).expand()
     with pytest.raises(ValueError, match=r"scan/cell is one vertex for all steps(.|\n)*levelled"):
-        dendrax.run(expanded, IL(3))
-    assert dendrax.run(graph, IL(3, levelled=True)).num_steps == 3
+        dendrax.run(expanded, IL(3, batch="sum"))
+    assert dendrax.run(graph, IL(3, levelled=True, batch="sum")).num_steps == 3
 
 
 def test_a_mark_inside_cond_is_told_of_once_for_all_steps():
@@ -247,13 +256,20 @@ def test_a_mark_inside_cond_is_told_of_once_for_all_steps():
 
 @dataclasses.dataclass(frozen=True)
 class SumsOverSteps(dendrax.Rule):
+    batch = "sum"
+
     def step(self, net, state):
         slope = net.look(state).slope
         return {port: x + 0.1 * jnp.cumsum(slope[port], 0) for port, x in state.items()}
 
 
 @pytest.mark.parametrize(
-    "rule", [SumsOverSteps(), IL(optimizer=optax.lamb(0.1)), IL(optimizer=optax.adafactor(0.1))]
+    "rule",
+    [
+        SumsOverSteps(),
+        IL(optimizer=optax.lamb(0.1), batch="sum"),
+        IL(optimizer=optax.adafactor(0.1), batch="sum"),
+    ],
 )
 def test_a_rule_that_mixes_steps_is_caught(rule):
     with jax.numpy_dtype_promotion("standard"):  # as optax expects
@@ -263,7 +279,13 @@ def test_a_rule_that_mixes_steps_is_caught(rule):
 
 
 @pytest.mark.parametrize(
-    "rule", [IL(), FixedPrediction(), IncrementalPC(), IL(optimizer=optax.adam(0.1))]
+    "rule",
+    [
+        IL(batch="sum"),
+        FixedPrediction(),
+        IncrementalPC(batch="sum"),
+        IL(optimizer=optax.adam(0.1), batch="sum"),
+    ],
 )
 def test_rules_that_keep_steps_apart_are_local(rule):
     fun = of(dead_in_each_inner_loop, jax.lax.scan)

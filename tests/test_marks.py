@@ -36,8 +36,8 @@ def test_marked_layers_are_post_activations():
         *(evaluate(graph, graph.call.leaves())[p] for p in graph.nodes[0].inputs)
     )
     np.testing.assert_allclose(mu, np.tanh(x @ ws[0]))
-    pre = dendrax.grad(post_activation, rule=IL(), vertices="layer")
-    post = dendrax.grad(post_activation, rule=IL(), vertices="marked")
+    pre = dendrax.grad(post_activation, rule=IL(batch="sum"), vertices="layer")
+    post = dendrax.grad(post_activation, rule=IL(batch="sum"), vertices="marked")
     assert names(dendrax.trace(post_activation, ws, x, y, vertices="layer")) == names(graph)
     assert same(pre(ws, x, y), post(ws, x, y))
 
@@ -86,7 +86,8 @@ def test_a_mark_inside_a_scan_is_one_value_node():
         return jnp.sum(jnp.sin(h))
 
     found, expected = (
-        jax.jit(dendrax.grad(fun, rule=IL(), vertices="marked"))(*args) for fun in (loss, by_hand)
+        jax.jit(dendrax.grad(fun, rule=IL(batch="sum"), vertices="marked"))(*args)
+        for fun in (loss, by_hand)
     )
     assert close(found, expected)
     assert not close(found, jax.grad(loss)(*args), ulps=1e9)
@@ -162,7 +163,7 @@ def test_nothing_marked():
     ):
         dendrax.trace(lambda w: jnp.sin(jnp.cos(w)), 1.0, vertices="marked")
     with pytest.raises(ValueError, match="no value node"):
-        dendrax.grad(lambda w: jnp.sin(w), rule=IL(), vertices="marked")(1.0)
+        dendrax.grad(lambda w: jnp.sin(w), rule=IL(batch="sum"), vertices="marked")(1.0)
 
 
 def test_not_a_function():

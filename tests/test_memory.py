@@ -23,9 +23,9 @@ ARGS = jnp.ones((3, 3)), jnp.ones((2, 3))
 @pytest.mark.parametrize(
     ("rule", "record"),
     [
-        (IL(num_steps=2 * 10**9), "epsilon"),
-        (IL(num_steps=2 * 10**9, tol=1e-3), ("x", "mu")),
-        (IL(num_steps=2 * 10**9), "energy"),
+        (IL(num_steps=2 * 10**9, batch="sum"), "epsilon"),
+        (IL(num_steps=2 * 10**9, tol=1e-3, batch="sum"), ("x", "mu")),
+        (IL(num_steps=2 * 10**9, batch="sum"), "energy"),
         (ZIL(num_steps=2 * 10**9), "statistics"),
         (ZIL(num_steps=2 * 10**9, gamma=0.5), ()),
     ],
@@ -40,10 +40,10 @@ def test_records_that_do_not_fit(rule, record, monkeypatch):
 def test_the_bound_is_what_is_available(monkeypatch):
     graph = dendrax.trace(loss, *ARGS, vertices="primitive")
     monkeypatch.setattr(_memory, "available_memory", lambda: 1e4)
-    dendrax.run(graph, IL(num_steps=9), record="energy")
+    dendrax.run(graph, IL(num_steps=9, batch="sum"), record="energy")
     with pytest.raises(MemoryError, match=r"a record of 1,001 time steps would take .*10 kB are"):
-        dendrax.run(graph, IL(num_steps=1000), record="energy")
-    dendrax.run(graph, IL(num_steps=1000))  # without a record nothing grows
+        dendrax.run(graph, IL(num_steps=1000, batch="sum"), record="energy")
+    dendrax.run(graph, IL(num_steps=1000, batch="sum"))  # without a record nothing grows
 
 
 on_linux = pytest.mark.skipif(not pathlib.Path("/proc/meminfo").exists(), reason="no /proc here")

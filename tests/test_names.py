@@ -85,7 +85,7 @@ def test_a_star_brings_functions_and_classes_but_hides_no_module():
 
 
 def test_names_are_pickled():
-    for thing in (dendrax.IL(num_steps=3), dendrax.grad, dendrax.Graph, dendrax.ZIL):
+    for thing in (dendrax.IL(num_steps=3, batch="sum"), dendrax.grad, dendrax.Graph, dendrax.ZIL):
         assert pickle.loads(pickle.dumps(thing)) == thing
 
 
@@ -223,12 +223,18 @@ def test_catalogues_have_what_is_named():
     [
         (lambda: dendrax.grad(abs, vertices="layers"), "vertices='layers' is not known. Did you "),
         (lambda: dendrax.IL(batch="men"), r"IL: batch='men' is not known. Did you mean 'mean'\?"),
-        (lambda: dendrax.IL(init="zero"), r"init='zero' is not known. Did you mean 'zeros'\?"),
+        (
+            lambda: dendrax.IL(init="zero", batch="sum"),
+            r"init='zero' is not known. Did you mean 'zeros'\?",
+        ),
         (lambda: dendrax.ZIL(timing="ends"), r"timing='ends' is not known. Did you mean 'end'\?"),
         (lambda: dendrax.ZIL(timing=3), r"timing=3 is not known.\n  Use one of: 'level', 'end'\."),
         (lambda: dendrax.ZIL(timing="qq"), r"'qq' is not known.\n  Use one of: 'level', 'end'\."),
         (lambda: dendrax.models.problem("resnet"), r"'resnet'\. Did you mean 'resnet18'\?"),
-        (lambda: dendrax.IL(num_steps=10**5000), "IL: num_steps is more than 2,147,483,647"),
+        (
+            lambda: dendrax.IL(num_steps=10**5000, batch="sum"),
+            "IL: num_steps is more than 2,147,483,647",
+        ),
         (lambda: dendrax.models.problem("qqqq"), r"'qqqq'\. Choose from mlp, cnn"),
     ],
 )

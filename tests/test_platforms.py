@@ -18,12 +18,12 @@ RULES = [
     BP(),
     ZIL(),
     ZIL(gamma=0.5),
-    IL(3),
-    IL(3, levelled=True),
-    IL(3, tol=1e-3),
+    IL(3, batch="sum"),
+    IL(3, levelled=True, batch="sum"),
+    IL(3, tol=1e-3, batch="sum"),
     FixedPrediction(3),
-    IncrementalPC(3),
-    ErrorPC(3),
+    IncrementalPC(3, batch="sum"),
+    ErrorPC(3, batch="sum"),
 ]
 LAYOUTS = re.compile(r"dim_numbers = (\[[^<]*?\]->\[[^]]*\])")
 CONTRACTED = re.compile(r"contracting_dims = (\[[\d, ]*\] x \[[\d, ]*\])")
@@ -69,15 +69,15 @@ def test_accelerators_get_the_plain_products(rule, platform):
 
 
 def test_a_cpu_gets_others():
-    layouts, contracted = forms(dendrax.value_and_grad(loss, rule=IL(3)), "cpu")
+    layouts, contracted = forms(dendrax.value_and_grad(loss, rule=IL(3, batch="sum")), "cpu")
     expected = forms(jax.value_and_grad(loss), "cpu")
     assert not layouts <= expected[0] and layouts != expected[0]
-    plain = forms(dendrax.value_and_grad(loss, rule=IL(3)), "cuda")
+    plain = forms(dendrax.value_and_grad(loss, rule=IL(3, batch="sum")), "cuda")
     assert "[1] x [1]" in plain[1] and "[1] x [1]" not in contracted
 
 
 def test_one_program_for_several_platforms_runs_here():
-    gradient = jax.jit(dendrax.value_and_grad(loss, rule=IL(3)))
+    gradient = jax.jit(dendrax.value_and_grad(loss, rule=IL(3, batch="sum")))
     assert same(program(gradient, "cpu", "cuda").call(*arguments()), gradient(*arguments()))
 
 

@@ -38,12 +38,12 @@ def graph(weights):
 
 @pytest.fixture(scope="module")
 def recorded(graph):
-    return dendrax.run(graph, IL(num_steps=4), target=TARGET, record=QUANTITIES)
+    return dendrax.run(graph, IL(num_steps=4, batch="sum"), target=TARGET, record=QUANTITIES)
 
 
 @pytest.fixture(scope="module")
 def quiet(graph):
-    return dendrax.run(graph, IL(num_steps=4), target=TARGET)
+    return dendrax.run(graph, IL(num_steps=4, batch="sum"), target=TARGET)
 
 
 @pytest.mark.parametrize("name", [*QUANTITIES, "energies", "waiting"])
@@ -70,7 +70,7 @@ def test_a_plot_still_speaks_for_itself(quiet):
 
 
 def test_a_free_prediction_says_why_it_has_no_gradient(graph, quiet, weights):
-    free = dendrax.run(graph, IL(num_steps=4))
+    free = dendrax.run(graph, IL(num_steps=4, batch="sum"))
     assert free.gradient is None
     for text in (repr(free), free._repr_html_()):
         assert "None, because nothing was clamped" in text
@@ -88,7 +88,7 @@ def test_a_result_is_a_table(recorded):
 
 
 def test_advice_stands_below_the_table(graph):
-    wild = dendrax.run(graph, IL(num_steps=9, gamma=60.0), target=TARGET)
+    wild = dendrax.run(graph, IL(num_steps=9, gamma=60.0, batch="sum"), target=TARGET)
     assert wild.advice and wild.advice in repr(wild)
     assert "<p>Inference diverged" in wild._repr_html_()
 
@@ -122,7 +122,7 @@ def test_a_record_says_how_to_read_it(recorded):
 def test_a_layer_without_neurons_has_errors_of_zero():
     weights = [jnp.ones((3, 0), jnp.float32), jnp.ones((0, 2), jnp.float32)]
     graph = dendrax.trace(lambda w, x: jnp.sum((x @ w[0]) @ w[1]), weights, X, vertices="layer")
-    result = dendrax.run(graph, IL(num_steps=2), record="epsilon")
+    result = dendrax.run(graph, IL(num_steps=2, batch="sum"), record="epsilon")
     assert repr(result.epsilon[1]).splitlines()[2].endswith("float32[5,0]  0")
 
 
@@ -157,7 +157,9 @@ def test_a_long_moment_shows_its_ends():
 
 def test_inside_jit_the_numbers_are_not_known(graph, weights):
     def traced(x):
-        result = dendrax.run(graph, IL(num_steps=2), weights, x, target=TARGET, record="x")
+        result = dendrax.run(
+            graph, IL(num_steps=2, batch="sum"), weights, x, target=TARGET, record="x"
+        )
         assert repr(result.x[0]).count("not known inside jax.jit") == 2
         assert "numbers are not known yet" in result._repr_html_()
         return x
@@ -180,7 +182,7 @@ def test_certificates_and_audits_are_tables(weights):
     assert text.count("<tr>") == 3 and text.count(">yes<") == 2
     assert "exact: equal to jax.grad, bit for bit" in text
     assert "w[&#x27;&lt;b&gt;&#x27;]" in text and "<b>" not in text
-    audits = [dendrax.audit(loss, weights, X, rule=rule) for rule in (IL(), BP())]
+    audits = [dendrax.audit(loss, weights, X, rule=rule) for rule in (IL(batch="sum"), BP())]
     local, far = (audit._repr_html_() for audit in audits)
     assert ">NO<" not in local and ">NO<" in far
     for audit, text in zip(audits, (local, far), strict=True):

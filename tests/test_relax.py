@@ -75,18 +75,24 @@ def check_steps(graph, rule, precision=1.0, steps=3):
 @pytest.mark.parametrize("vertices", VERTICES)
 @pytest.mark.parametrize("case", every(4, TIMED_GRAPHS))
 def test_each_step_is_the_gradient_of_the_energy(case, vertices):
-    check_steps(traced(case, vertices), IL(num_steps=4, gamma=0.05, init="noise"))
+    check_steps(traced(case, vertices), IL(num_steps=4, gamma=0.05, init="noise", batch="sum"))
 
 
 @pytest.mark.parametrize("name", [*every(2, MODELS), *SLOW_MODELS])
 def test_each_step_of_a_model_is_the_gradient_of_the_energy(name):
-    rule = IL(num_steps=4, gamma=0.02, init=lambda v, mu: mu + 0.01 * jnp.cos(mu), precision=3.0)
+    rule = IL(
+        num_steps=4,
+        gamma=0.02,
+        init=lambda v, mu: mu + 0.01 * jnp.cos(mu),
+        precision=3.0,
+        batch="sum",
+    )
     check_steps(model_graph(name), rule, precision=3.0)
 
 
 @pytest.mark.parametrize("name", ["mlp", *map(slow, ("fc_resnet", "cnn", "rnn"))])
 def test_each_step_of_a_model_by_operation(name):
-    check_steps(model_graph(name, "primitive"), IL(num_steps=4, gamma=0.02))
+    check_steps(model_graph(name, "primitive"), IL(num_steps=4, gamma=0.02, batch="sum"))
 
 
 def test_delays_have_value_nodes_too():
@@ -94,12 +100,14 @@ def test_delays_have_value_nodes_too():
     graph = model_graph("fc_resnet")
     written = dendrax.level(graph).expand()
     assert len(written.nodes) > len(graph.nodes)
-    check_steps(written, IL(num_steps=4, gamma=0.02, init="noise"))
-    found = dendrax.run(graph, IL(levelled=True, init="noise", num_steps=5), record="energy")
-    by_hand = dendrax.run(written, IL(init="noise", num_steps=5), record="energy")
+    check_steps(written, IL(num_steps=4, gamma=0.02, init="noise", batch="sum"))
+    found = dendrax.run(
+        graph, IL(levelled=True, init="noise", num_steps=5, batch="sum"), record="energy"
+    )
+    by_hand = dendrax.run(written, IL(init="noise", num_steps=5, batch="sum"), record="energy")
     assert same(found.gradient, by_hand.gradient)
     assert same(found.energy, by_hand.energy)
-    flat = dendrax.run(graph, IL(init="noise", num_steps=5)).gradient
+    flat = dendrax.run(graph, IL(init="noise", num_steps=5, batch="sum")).gradient
     assert distance(flat, found.gradient) > 1e-3
 
 
@@ -109,8 +117,11 @@ def test_complex_value_nodes_descend():
         return jnp.sum(jnp.abs(jnp.sin(z)) ** 2)
 
     graph = dendrax.trace(fun, jnp.asarray([0.3 + 0.1j, -0.5 + 0.4j]), vertices="primitive")
-    check_steps(graph, IL(num_steps=4, gamma=0.02, init="noise"))
-    for rule in (IL(gamma=0.02, num_steps=50), ErrorPC(gamma=0.02, num_steps=50)):
+    check_steps(graph, IL(num_steps=4, gamma=0.02, init="noise", batch="sum"))
+    for rule in (
+        IL(gamma=0.02, num_steps=50, batch="sum"),
+        ErrorPC(gamma=0.02, num_steps=50, batch="sum"),
+    ):
         descent = dendrax.run(graph, rule, record="energy").energy
         assert (np.diff(descent) <= 0).all()
     assert close(
@@ -120,7 +131,7 @@ def test_complex_value_nodes_descend():
 
 @pytest.mark.parametrize(("name", "rule"), rotating(BATCHED, [IL, ErrorPC]))
 def test_small_gamma_lowers_the_energy_at_every_step(name, rule):
-    rule = rule(num_steps=60, gamma=0.01)
+    rule = rule(num_steps=60, gamma=0.01, batch="sum")
     descent = dendrax.run(model_graph(name), rule, record="energy").energy
     assert len(descent) == 61
     assert (np.diff(descent) < 0).all()
@@ -129,7 +140,7 @@ def test_small_gamma_lowers_the_energy_at_every_step(name, rule):
 @pytest.mark.parametrize("rule", [IL, ErrorPC])
 def test_at_convergence_the_gradient_of_the_energy_is_zero(rule):
     graph = model_graph("mlp")
-    result = dendrax.run(graph, rule(num_steps=5000, gamma=0.2, tol=1e-13), record="x")
+    result = dendrax.run(graph, rule(num_steps=5000, gamma=0.2, tol=1e-13, batch="sum"), record="x")
     assert result.converged and result.num_steps < 5000 and len(result.x) == result.num_steps + 1
     gradient = jax.grad(functools.partial(energy, graph))(nodes_at(graph, result, -1))
     assert max(float(jnp.max(jnp.abs(g))) for g in gradient.values()) < 1e-12
@@ -139,7 +150,10 @@ def test_il_and_error_pc_have_the_same_equilibrium():
     graph = model_graph("rnn")
     settled = [
         dendrax.run(graph, rule, record="x")
-        for rule in (IL(20_000, 0.1, tol=1e-14), ErrorPC(20_000, 0.1, tol=1e-14))
+        for rule in (
+            IL(20_000, 0.1, tol=1e-14, batch="sum"),
+            ErrorPC(20_000, 0.1, tol=1e-14, batch="sum"),
+        )
     ]
     assert distance(settled[0].gradient, settled[1].gradient) < 1e-10
 
@@ -154,7 +168,10 @@ def test_two_layer_linear_network_against_the_closed_form():
 
     x = np.linalg.solve(np.eye(4) + V.T @ V, W @ a + V.T @ y)
     expected = [np.outer(W @ a - x, a), np.outer(V @ x - y, x)]
-    for rule in (IL(5000, 0.05, tol=1e-14), ErrorPC(5000, 0.05, tol=1e-14)):
+    for rule in (
+        IL(5000, 0.05, tol=1e-14, batch="sum"),
+        ErrorPC(5000, 0.05, tol=1e-14, batch="sum"),
+    ):
         graph = dendrax.trace(loss, [jnp.asarray(W), jnp.asarray(V)], a, y, vertices="layer")
         result = dendrax.run(graph, rule, record="x")
         np.testing.assert_allclose(result.x[-1][graph.nodes[0]], x, atol=1e-12)
@@ -167,12 +184,10 @@ def test_two_layer_linear_network_against_the_closed_form():
 
 @pytest.mark.parametrize(("name", "rule"), rotating(BATCHED, [IL, ErrorPC]))
 def test_a_mean_over_the_batch_is_the_mean_over_samples(name, rule):
-    """And without batch='mean' it is not."""
+    """By default; and with batch='sum' it is not."""
     p = problem(name, dtype="float64", small=True)
-    # The Transformer's positions could be a batch too, as far as shapes tell.
-    batch = len(p.inputs) if name == "transformer" else "mean"
-    by_sample = jax.jit(dendrax.grad(p.loss, rule=rule(5, 0.1, batch=batch)))
-    plainly = jax.jit(dendrax.grad(p.loss, rule=rule(5, 0.1)))
+    by_sample = jax.jit(dendrax.grad(p.loss, rule=rule(5, 0.1)))
+    plainly = jax.jit(dendrax.grad(p.loss, rule=rule(5, 0.1, batch="sum")))
     whole = by_sample(p.model, p.inputs, p.target)
     alone = [plainly(p.model, x[None], y[None]) for x, y in zip(p.inputs, p.target, strict=True)]
     mean = jax.tree.map(lambda *g: sum(map(np.asarray, g)) / len(g), *alone)
@@ -186,9 +201,11 @@ def test_precision_is_the_same_thing():
     p = problem("mlp", dtype="float64", small=True)
     args = p.model, p.inputs, p.target
     by_name = dendrax.grad(p.loss, rule=IL(batch="mean"))(*args)
-    assert close(dendrax.grad(p.loss, rule=IL(precision=1 / 4))(*args), by_name)
-    assert close(dendrax.grad(p.loss, rule=IL(precision=lambda v: 0.25))(*args), by_name)
-    uneven = IL(precision=lambda v: 1.0 if v.name == "layers[0]" else 2.0)
+    assert close(dendrax.grad(p.loss, rule=IL(precision=1 / 4, batch="sum"))(*args), by_name)
+    assert close(
+        dendrax.grad(p.loss, rule=IL(precision=lambda v: 0.25, batch="sum"))(*args), by_name
+    )
+    uneven = IL(precision=lambda v: 1.0 if v.name == "layers[0]" else 2.0, batch="sum")
     assert distance(dendrax.grad(p.loss, rule=uneven)(*args), by_name) > 1e-3
 
 
@@ -206,12 +223,12 @@ def test_a_batch_at_another_axis():
         return jnp.mean(jnp.sum((w[2] @ jnp.tanh(w[1] @ jnp.tanh(w[0] @ x))) ** 2, 0))
 
     found = dendrax.grad(deeper, rule=rule)(third, x)
-    assert close(found, dendrax.grad(deeper, rule=IL(precision=1 / 7))(third, x))
-    with pytest.raises(
-        ValueError, match="batch='mean' needs one axis that the data and all value nodes share"
-    ):
-        mixed = lambda w, x: loss(w, x) + jnp.sum(jnp.tanh(w[2] @ jnp.ones(3)) @ w[2])
-        dendrax.grad(mixed, rule=rule)(third, x)
+    assert close(found, dendrax.grad(deeper, rule=IL(precision=1 / 7, batch="sum"))(third, x))
+    # A value node that is made of a parameter alone is shared by all samples: its energy is whole.
+    mixed = lambda w, x: deeper(w, x) + jnp.sum(jnp.tanh(w[2] @ jnp.ones(3)) @ w[2])
+    found = dendrax.grad(mixed, rule=rule)(third, x)
+    shared = lambda v: 1.0 if v.shape == (2,) else 1 / 7
+    assert close(found, dendrax.grad(mixed, rule=IL(precision=shared, batch="sum"))(third, x))
 
 
 def test_an_empty_batch():
@@ -221,7 +238,7 @@ def test_an_empty_batch():
         return jnp.mean((jnp.tanh(x @ w[0]) @ w[1]) ** 2)
 
     args = [jnp.ones((3, 4)), jnp.ones((4, 2))], jnp.ones((0, 3))
-    for rule in (IL(3, batch="mean"), ErrorPC(3, batch="mean"), IL(3)):
+    for rule in (IL(3, batch="mean"), ErrorPC(3, batch="mean"), IL(3, batch="sum")):
         rule = dataclasses.replace(rule, on_divergence="ignore")
         found = dendrax.value_and_grad(loss, rule=rule)(*args)
         assert same(found, jax.value_and_grad(loss)(*args))
@@ -237,16 +254,18 @@ def test_a_batch_behind_features_of_equal_size():
     rng = np.random.default_rng(0)
     w = [jnp.asarray(rng.normal(size=s)) for s in ((4, 3), (4, 4), (2, 4))]
     x = jnp.asarray(rng.normal(size=(3, 5)))
-    expected = dendrax.grad(loss, rule=IL(precision=1 / 5))(w, x)
+    expected = dendrax.grad(loss, rule=IL(precision=1 / 5, batch="sum"))(w, x)
     assert close(dendrax.grad(loss, rule=IL(batch=5))(w, x), expected)
     assert close(dendrax.grad(loss, rule=IL(batch="mean"))(w, x), expected)
 
 
 def test_numpy_numbers_as_settings():
     p = problem("mlp", dtype="bfloat16", small=True)
-    settings = {"gamma": np.float64(0.1), "precision": np.float32(2.0)}
+    settings = {"gamma": np.float64(0.1), "precision": np.float32(2.0), "batch": "sum"}
     found = dendrax.grad(p.loss, rule=IL(**settings))(p.model, p.inputs, p.target)
-    plain = dendrax.grad(p.loss, rule=IL(gamma=0.1, precision=2.0))(p.model, p.inputs, p.target)
+    plain = dendrax.grad(p.loss, rule=IL(gamma=0.1, precision=2.0, batch="sum"))(
+        p.model, p.inputs, p.target
+    )
     assert same(found, plain)
 
 
@@ -309,7 +328,9 @@ def test_converged_il_tends_to_backprop_as_precision_grows():
     expected = jax.grad(p.loss)(*args)
     off = [
         distance(
-            dendrax.grad(p.loss, rule=IL(20_000, 0.2, precision=10.0**k, tol=1e-15))(*args),
+            dendrax.grad(p.loss, rule=IL(20_000, 0.2, precision=10.0**k, tol=1e-15, batch="sum"))(
+                *args
+            ),
             expected,
         )
         for k in range(2, 6)
@@ -320,7 +341,10 @@ def test_converged_il_tends_to_backprop_as_precision_grows():
 def test_il_depends_on_the_vertices_and_zil_does_not():
     p = problem("mlp", dtype="float64", small=True)
     args = p.model, p.inputs, p.target
-    il = [dendrax.grad(p.loss, rule=IL(), vertices=v)(*args) for v in ("primitive", "layer")]
+    il = [
+        dendrax.grad(p.loss, rule=IL(batch="sum"), vertices=v)(*args)
+        for v in ("primitive", "layer")
+    ]
     zil = [dendrax.grad(p.loss, rule=ZIL(), vertices=v)(*args) for v in ("primitive", "layer")]
     assert distance(*il) > 1e-2
     assert same(*zil)
@@ -343,7 +367,7 @@ def test_incremental_pc_lands_where_its_weights_went():
     for _ in range(7):
         dx, dw = jax.grad(whole, (0, 1))(x, now)
         x, now = x - gamma * dx, [u - alpha * d for u, d in zip(now, dw, strict=True)]
-    rule = IncrementalPC(num_steps=7, gamma=gamma, learning_rate=alpha)
+    rule = IncrementalPC(num_steps=7, gamma=gamma, learning_rate=alpha, batch="sum")
     gradient = dendrax.grad(loss, rule=rule)(w, a, y)
     landed = [u - alpha * g for u, g in zip(w, gradient, strict=True)]
     for found, expected in zip(landed, now, strict=True):
@@ -373,6 +397,6 @@ def test_error_pc_against_a_literal_loop():
     x1, x2 = states(e)
     out = jnp.tanh(x2) @ w[2] - y
     expected = [a.T @ e[0], jnp.tanh(x1).T @ e[1], jnp.tanh(x2).T @ out]
-    found = dendrax.grad(loss, rule=ErrorPC(num_steps=6, gamma=0.1))(w, a, y)
+    found = dendrax.grad(loss, rule=ErrorPC(num_steps=6, gamma=0.1, batch="sum"))(w, a, y)
     for got, want in zip(found, expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-13)

@@ -15,13 +15,13 @@ from tests.sampling import every, rotating
 # ---- composing with JAX --------------------------------------------------------------------------
 
 RULES = {
-    "il": IL(num_steps=5),
-    "il-tol": IL(num_steps=5, tol=1e-9),
-    "levelled": IL(num_steps=5, levelled=True),
-    "momentum": IL(num_steps=5, optimizer=optax.sgd(0.1, momentum=0.9)),
+    "il": IL(num_steps=5, batch="sum"),
+    "il-tol": IL(num_steps=5, tol=1e-9, batch="sum"),
+    "levelled": IL(num_steps=5, levelled=True, batch="sum"),
+    "momentum": IL(num_steps=5, optimizer=optax.sgd(0.1, momentum=0.9), batch="sum"),
     "fixed": FixedPrediction(num_steps=4, gamma=0.5),
-    "incremental": IncrementalPC(num_steps=5),
-    "error": ErrorPC(num_steps=5),
+    "incremental": IncrementalPC(num_steps=5, batch="sum"),
+    "error": ErrorPC(num_steps=5, batch="sum"),
 }
 
 
@@ -83,7 +83,7 @@ def test_inside_shard_map(rule):
 
 def test_no_tracer_leaks(no_leaks):
     p = problem("mlp", dtype="float64", small=True)
-    step = jax.jit(dendrax.value_and_grad(p.loss, rule=IL(num_steps=5)))
+    step = jax.jit(dendrax.value_and_grad(p.loss, rule=IL(num_steps=5, batch="sum")))
     value, _ = step(p.model, p.inputs, p.target)
     assert close(value, p.loss(p.model, p.inputs, p.target))
 
@@ -172,7 +172,7 @@ def test_memory_does_not_grow_with_the_number_of_steps():
     p = problem("cnn", small=True)
 
     def memory(num_steps):
-        step = jax.jit(dendrax.grad(p.loss, rule=IL(num_steps=num_steps)))
+        step = jax.jit(dendrax.grad(p.loss, rule=IL(num_steps=num_steps, batch="sum")))
         compiled = step.lower(p.model, p.inputs, p.target).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
@@ -181,7 +181,7 @@ def test_memory_does_not_grow_with_the_number_of_steps():
 
 def test_nothing_clamped_is_computed_again():
     """Two convolutions and two dense layers, the first clamped: three predictions and messages."""
-    body = loop_body(jaxpr_of(IL()).jaxpr)
+    body = loop_body(jaxpr_of(IL(batch="sum")).jaxpr)
     assert count(body, "conv_general_dilated") == 2  # the second's prediction and message
     assert count(body, "dot_general") == 4  # prediction and message of either dense layer
     fixed = loop_body(jaxpr_of(FixedPrediction(num_steps=5)).jaxpr)

@@ -13,7 +13,9 @@ from tests.compare import distance
 from tests.sampling import rotating
 from tests.test_relax import check_steps, model_graph
 
-RULE = IL(num_steps=4, gamma=0.02, init=lambda v, mu: mu + 0.01 * jnp.cos(mu), precision=3.0)
+RULE = IL(
+    num_steps=4, gamma=0.02, init=lambda v, mu: mu + 0.01 * jnp.cos(mu), precision=3.0, batch="sum"
+)
 
 
 def check(name="mlp"):
@@ -40,8 +42,8 @@ def test_errors_not_weighted(monkeypatch):
 def test_a_step_in_the_wrong_direction(monkeypatch):
     moved = IL.moved
 
-    def uphill(self, state, slope):
-        return moved(self, state, jax.tree.map(jnp.negative, slope))
+    def uphill(self, net, state, slope):
+        return moved(self, net, state, jax.tree.map(jnp.negative, slope))
 
     monkeypatch.setattr(IL, "moved", uphill)
     with pytest.raises(AssertionError):
@@ -82,7 +84,7 @@ def test_a_weight_that_is_not_turned(monkeypatch):
 def check_by_hand(name, rule, by_hand):
     workload = WORKLOADS[name]
     arguments = workload.data(0)
-    settings = rule(num_steps=7, gamma=0.1)
+    settings = rule(num_steps=7, gamma=0.1, **({"batch": "sum"} if rule is IL else {}))
     _, found = jax.jit(dendrax.value_and_grad(loss_function(workload), rule=settings))(*arguments)
     _, expected = by_hand(workload, 7, 0.1)(*arguments)
     size = distance(expected, jax.tree.map(jnp.zeros_like, expected))

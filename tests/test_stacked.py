@@ -12,11 +12,11 @@ from tests.compare import close, same
 from tests.sampling import every, rotating
 
 RULES = [
-    IL(),
-    IL(num_steps=5, gamma=0.2),
+    IL(batch="sum"),
+    IL(num_steps=5, gamma=0.2, batch="sum"),
     FixedPrediction(num_steps=9),
-    IncrementalPC(num_steps=3),
-    ErrorPC(num_steps=3),
+    IncrementalPC(num_steps=3, batch="sum"),
+    ErrorPC(num_steps=3, batch="sum"),
 ]
 
 
@@ -256,7 +256,7 @@ def test_scans_of_no_step_and_of_one(program, length):
     w, xs = arguments(length)
     found = dendrax.value_and_grad(fun, rule=ZIL())(w, xs)
     assert same(found, jax.value_and_grad(fun)(w, xs))
-    rule = IL(num_steps=3)
+    rule = IL(num_steps=3, batch="sum")
     if length:
         found, expected = (
             dendrax.grad(of(program, scan), rule=rule, vertices="marked")(w, xs)
@@ -278,7 +278,7 @@ def test_records_show_all_steps_and_one():
     args = arguments()
     fun = of(nested, jax.lax.scan)
     graph = dendrax.trace(fun, *args, vertices="marked")
-    rule = IL(num_steps=3)
+    rule = IL(num_steps=3, batch="sum")
     result = dendrax.run(graph, rule, record=["epsilon", "x"])
     hand = dendrax.trace(of(nested, written_out), *args, vertices="marked")
     expected = dendrax.run(hand, rule, record=["epsilon", "x"])
@@ -300,7 +300,7 @@ def test_records_show_all_steps_and_one():
 @pytest.mark.parametrize("name", ["scan[4]/cell", "scan[0]/scan[3]/cell"])
 def test_a_step_that_does_not_exist(name):
     graph = dendrax.trace(of(nested, jax.lax.scan), *arguments(), vertices="marked")
-    result = dendrax.run(graph, IL(num_steps=2), record="epsilon")
+    result = dendrax.run(graph, IL(num_steps=2, batch="sum"), record="epsilon")
     with pytest.raises(KeyError, match=r"scan.* has [34] steps, there is no 'scan\["):
         result.epsilon[-1][name]
     with pytest.raises(KeyError, match="no vertex"):
@@ -310,7 +310,9 @@ def test_a_step_that_does_not_exist(name):
 def test_under_vmap_and_for_a_batch_of_models():
     w, xs = arguments()
     many = jax.tree.map(lambda leaf: jnp.stack([leaf, 0.5 * leaf]), w)
-    fun = dendrax.grad(of(two_layers, jax.lax.scan), rule=IL(num_steps=3), vertices="marked")
+    fun = dendrax.grad(
+        of(two_layers, jax.lax.scan), rule=IL(num_steps=3, batch="sum"), vertices="marked"
+    )
     found = jax.vmap(fun, (0, None))(many, xs)
     each = [fun(jax.tree.map(lambda leaf, k=k: leaf[k], many), xs) for k in range(2)]
     assert close(found, jax.tree.map(lambda *leaves: jnp.stack(leaves), *each), ulps=1024)
@@ -318,7 +320,9 @@ def test_under_vmap_and_for_a_batch_of_models():
 
 def test_the_steps_run_side_by_side_where_all_carries_are_held():
     def loops(program):
-        fun = dendrax.grad(of(program, jax.lax.scan), rule=IL(num_steps=3), vertices="marked")
+        fun = dendrax.grad(
+            of(program, jax.lax.scan), rule=IL(num_steps=3, batch="sum"), vertices="marked"
+        )
         lengths = str(jax.make_jaxpr(fun)(*arguments(7)))
         return lengths.count("length=7")
 
@@ -328,7 +332,7 @@ def test_the_steps_run_side_by_side_where_all_carries_are_held():
 
 def test_what_is_of_all_steps_together_is_not_shown_for_one():
     graph = dendrax.trace(of(last, jax.lax.scan), *arguments(), vertices="marked")
-    result = dendrax.run(graph, IL(num_steps=2), record=["energy", "statistics"])
+    result = dendrax.run(graph, IL(num_steps=2, batch="sum"), record=["energy", "statistics"])
     assert result.statistics[-1]["scan/cell"].shape == (3,)
     for record in (result.statistics, result.energies):
         with pytest.raises(KeyError, match=r"of all its steps together: for 'scan\[1\]/cell' rec"):
@@ -336,7 +340,7 @@ def test_what_is_of_all_steps_together_is_not_shown_for_one():
 
 
 def test_energies_are_those_of_all_steps():
-    args, rule = arguments(), IL(num_steps=2)
+    args, rule = arguments(), IL(num_steps=2, batch="sum")
     found, by_hand = (
         dendrax.run(dendrax.trace(of(last, scan), *args, vertices="marked"), rule, record="energy")
         for scan in (jax.lax.scan, written_out)
@@ -350,13 +354,15 @@ def test_pictures_show_one_node_and_curves_of_single_steps(tmp_path):
     fun, args = of(nested, jax.lax.scan), arguments()
     graph = dendrax.trace(fun, *args, vertices="marked")
     assert "scan/scan/cell" in dendrax.draw.graph(graph).svg
-    result = dendrax.run(graph, IL(num_steps=3), record="epsilon")
+    result = dendrax.run(graph, IL(num_steps=3, batch="sum"), record="epsilon")
     (axes,) = dendrax.draw.traces(result, ["scan/cell", "scan[2]/scan[1]/cell"]).axes
     labels = [text.get_text() for text in axes.texts] + [line.get_label() for line in axes.lines]
     assert "scan[2]/scan[1]/cell" in labels
     with pytest.raises(ValueError, match=r"nothing was recorded for \['scan\[9\]/cell'\]"):
         dendrax.draw.traces(result, "scan[9]/cell")
-    page = dendrax.explore(fun, *args, rule=IL(2), vertices="marked", path=tmp_path / "a.html")
+    page = dendrax.explore(
+        fun, *args, rule=IL(2, batch="sum"), vertices="marked", path=tmp_path / "a.html"
+    )
     assert page.exists()
     steps = dendrax.explore(fun, *args, rule=ZIL(), vertices="marked", path=tmp_path / "b.html")
     assert steps.exists()

@@ -144,9 +144,9 @@ def test_inside_shard_map(w, x):
         ZIL(levelled=False),
         ZIL(timing="end"),
         ZIL(init="zeros"),
-        IL(num_steps=4),
-        IL(num_steps=30, tol=1e-2),
-        dendrax.IncrementalPC(num_steps=2),
+        IL(num_steps=4, batch="sum"),
+        IL(num_steps=30, tol=1e-2, batch="sum"),
+        dendrax.IncrementalPC(num_steps=2, batch="sum"),
     ],
     ids=str,
 )

@@ -282,7 +282,9 @@ def test_metrics_do_not_change_the_choice():
     shapes = {"a": (3, 4), "b": (4,), "c": (4, 2)}
     w = {name: jnp.ones(shape) for name, shape in shapes.items()}
     found = [
-        dendrax.grad(lambda w, x, m=m: loss(w, x, m), has_aux=True, rule=IL())(w, jnp.ones((5, 3)))
+        dendrax.grad(lambda w, x, m=m: loss(w, x, m), has_aux=True, rule=IL(batch="sum"))(
+            w, jnp.ones((5, 3))
+        )
         for m in (False, True)
     ]
     assert close(found[0][0], found[1][0])
@@ -321,7 +323,7 @@ def test_unknown_vertices():
 
 def test_no_layers_is_said():
     with pytest.warns(UserWarning, match="IL: the graph has no value node"):
-        found = dendrax.grad(lambda w, x: jnp.sum((x @ w) ** 2), rule=IL())(
+        found = dendrax.grad(lambda w, x: jnp.sum((x @ w) ** 2), rule=IL(batch="sum"))(
             jnp.ones(2), jnp.ones(2)
         )
     np.testing.assert_allclose(found, [4, 4])

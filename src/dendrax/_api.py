@@ -133,6 +133,7 @@ def first_memory(
     """The ``memory`` for the first update, where that must have the form of all others."""
     chosen = check_settings(fun, rule, vertices) or rule.vertices
     graph, call = _trace(fun, args, {}, 0, has_aux, chosen)
+    graph = replace(graph, call=call)
     return inference.first_memory(graph, rule, chosen, call.leaves())
 
 
@@ -193,6 +194,7 @@ def _value_and_grad(
                 outcome = Outcome(energy=outputs[0])
             else:
                 graph, call = _trace(fun, args, kwargs, argnums, has_aux, chosen, conditions)
+                graph = replace(graph, call=call)
                 clamp = _clamp(graph, call, conditions)
                 record = ("energy",) if has_result == "energy" else ()
                 learned = learn(graph, rule, chosen, call.leaves(), clamp, memory, record)
@@ -213,7 +215,6 @@ def _clamp(graph: Graph, call: Call, conditions: _Conditions) -> Clamp:
         check_scalar(_root_avals(graph), call, graph[graph.outputs[0].vertex].source)
         errors = [1.0] + [None] * (len(graph.outputs) - 1)
         return Pull(errors, hold=conditions.hold or {}, prior=conditions.prior)
-    graph = replace(graph, call=call)
     target = flat_target(graph, conditions.target)
     return clamp_for(
         graph,
@@ -309,7 +310,8 @@ def _pull_dynamics(
         errors += [None] * (len(graph.outputs) - len(errors))
         pairs = zip(errors, graph.outputs, strict=True)
         errors = [error if graph.carries(port) else None for error, port in pairs]
-        return call.gradient(learn(graph, rule, vertices, leaves, Pull(errors)).gradients)
+        pull = Pull(errors, is_mean=False)
+        return call.gradient(learn(graph, rule, vertices, leaves, pull).gradients)
 
 
 def _output_errors(call: Call, avals: tuple[Any, ...], cotangent: Any) -> list[Any]:
@@ -352,8 +354,7 @@ def _trace(
 ) -> tuple[Graph, Call]:
     arguments, chosen = _arguments(fun, args, kwargs, argnums, allow_int, conditions)
     graph, call = trace_call(fun, arguments, chosen, has_aux=has_aux, vertices=vertices)
-    # Only ties are asked of the call; other graphs do not hold on to arguments.
-    return checked(replace(graph, call=call) if call.ties else graph), call
+    return checked(graph), call
 
 
 def _arguments(

@@ -202,7 +202,8 @@ def _value_and_grad(
             learned, fixed, rebuild = _take_apart([*arguments, named], filters, _TAG)
 
             @functools.wraps(f)  # parameters are named after the user's arguments
-            def pure(*learned: Any) -> Any:
+            def pure(*trees: Any) -> Any:
+                *learned, fixed = trees
                 *arguments, named = rebuild(learned, fixed)
                 out = f(*arguments, **named)
                 with speaking_as(name):
@@ -212,7 +213,7 @@ def _value_and_grad(
             differentiated = _api.value_and_grad(
                 pure, chosen, has_aux=True, rule=rule, vertices=vertices
             )
-            (loss, changed), gradient = differentiated(*learned)
+            (loss, changed), gradient = differentiated(*learned, fixed)
             _, aux = _merge(changed)  # the caller's own modules change here
             return ((loss, aux) if has_aux else loss), gradient
 

@@ -89,4 +89,4 @@ def pages(tmp_path_factory):
 
 @pytest.fixture
 def mlp(visit, pages):
-    return open_all(visit(pages("mlp", ZIL(), IL(num_steps=12))))
+    return open_all(visit(pages("mlp", ZIL(), IL(num_steps=12, batch="sum"))))

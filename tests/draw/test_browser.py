@@ -257,7 +257,7 @@ def test_two_rules_side_by_side(mlp):
 
 
 def test_light_and_dark(visit, pages):
-    path = pages("mlp", ZIL(), IL(num_steps=12))
+    path = pages("mlp", ZIL(), IL(num_steps=12, batch="sum"))
     dark, light = (visit(path, color_scheme=scheme) for scheme in ("dark", "light"))
     shade = "getComputedStyle(document.body).backgroundColor"
     assert dark.evaluate(shade) != light.evaluate(shade)
@@ -294,7 +294,7 @@ def test_the_height_of_rows_belongs_to_a_scene(mlp):
 
 def test_a_phone(visit, pages):
     page = visit(
-        pages("mlp", ZIL(), IL(num_steps=12)),
+        pages("mlp", ZIL(), IL(num_steps=12, batch="sum")),
         viewport={"width": 390, "height": 780},
         has_touch=True,
         is_mobile=True,

@@ -16,7 +16,7 @@ CAMERA = "({ ...explorer.camera })"
 @pytest.fixture
 def framed(chromium, pages, tmp_path):
     """A report that begins with the explorer: the page, and the frame in it."""
-    text = pathlib.Path(pages("mlp", ZIL(), IL(num_steps=12))).read_text()
+    text = pathlib.Path(pages("mlp", ZIL(), IL(num_steps=12, batch="sum"))).read_text()
     result = {"plots": {}, "explorer": text}
     found = Finding("pictures", "in pictures", {"model": "MLP"}, result, 1.0)
     path = tmp_path / "report.html"

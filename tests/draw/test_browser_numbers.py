@@ -18,7 +18,7 @@ from tests.sampling import every
 
 
 def test_the_panel_shows_what_was_run(mlp):
-    p, rules = problem("mlp", small=True), (ZIL(), IL(num_steps=12))
+    p, rules = problem("mlp", small=True), (ZIL(), IL(num_steps=12, batch="sum"))
     graph = dendrax.trace(p.loss, p.model, p.inputs, p.target, vertices="layer")
     for name, rule in zip(("ZIL()", "IL(num_steps=12)"), rules, strict=True):
         moments = dendrax.run(graph, rule, record=("energy", "statistics")).statistics[:]
@@ -172,7 +172,9 @@ def test_a_sampled_record_has_a_visible_note(visit, tmp_path, monkeypatch):
     monkeypatch.setattr("dendrax.draw._explore.MAX_CODES", 300)
     p = problem("mlp", small=True)
     path = tmp_path / "sampled.html"
-    dendrax.explore(p.loss, p.model, p.inputs, p.target, rule=IL(num_steps=60), path=path)
+    dendrax.explore(
+        p.loss, p.model, p.inputs, p.target, rule=IL(num_steps=60, batch="sum"), path=path
+    )
     page = visit(path)
     assert "is too large to embed" in page.inner_text("#note") and page.is_visible("#note")
     page.keyboard.press("End")
@@ -190,12 +192,12 @@ def test_more_numbers_than_a_function_takes_arguments(mlp):
 
 
 def test_a_browser_that_is_too_old(note, pages):
-    path = pages("mlp", ZIL(), IL(num_steps=12))
+    path = pages("mlp", ZIL(), IL(num_steps=12, batch="sum"))
     assert "a later one" in note(path, before="delete window.DecompressionStream")
 
 
 def test_a_browser_without_rounded_boxes(visit, pages):
-    path = pages("mlp", ZIL(), IL(num_steps=12))
+    path = pages("mlp", ZIL(), IL(num_steps=12, batch="sum"))
     page = visit(path, before="delete CanvasRenderingContext2D.prototype.roundRect")
     before = picture(page)
     page.keyboard.press("End")
@@ -203,7 +205,7 @@ def test_a_browser_without_rounded_boxes(visit, pages):
 
 
 def test_damaged_pages(note, pages, tmp_path):
-    text = pages("mlp", ZIL(), IL(num_steps=12)).read_text()
+    text = pages("mlp", ZIL(), IL(num_steps=12, batch="sum")).read_text()
     payload = re.search(r'type="text/plain">([^<]*)<', text)[1]
     empty = base64.b64encode(zlib.compress(b"\2\0\0\0{}")).decode()
     for damaged in (payload[: len(payload) // 8 * 4], "?" + payload, "", empty):
@@ -213,5 +215,5 @@ def test_damaged_pages(note, pages, tmp_path):
 
 
 def test_without_scripts(note, pages):
-    path = pages("mlp", ZIL(), IL(num_steps=12))
+    path = pages("mlp", ZIL(), IL(num_steps=12, batch="sum"))
     assert "JavaScript" in note(path, selector="noscript p", java_script_enabled=False)

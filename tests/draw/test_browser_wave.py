@@ -35,7 +35,7 @@ STRIPES = """(time) => {
 
 @pytest.fixture
 def page(visit, pages):
-    return visit(pages("mlp", ZIL(), IL(num_steps=12)))
+    return visit(pages("mlp", ZIL(), IL(num_steps=12, batch="sum")))
 
 
 def energies(page):
@@ -55,7 +55,7 @@ def test_energy_that_grows_behind_the_wave_leaves_the_chart_and_the_page_says_wh
 
 
 def test_it_is_said_on_a_phone(visit, pages):
-    page = visit(pages("mlp", ZIL(), IL(num_steps=12)), viewport=PHONE)
+    page = visit(pages("mlp", ZIL(), IL(num_steps=12, batch="sum")), viewport=PHONE)
     page.evaluate(GROW)
     assert "energy, grows behind the wave" in energies(page)
 
@@ -96,7 +96,7 @@ def test_shapes_are_written_over_the_wires_and_halos(page):
 
 
 def test_the_clock_stays_in_one_line_on_a_phone(visit, pages):
-    page = visit(pages("mlp", ZIL(), IL(num_steps=12)), viewport=PHONE)
+    page = visit(pages("mlp", ZIL(), IL(num_steps=12, batch="sum")), viewport=PHONE)
     page.evaluate("document.getElementById('clock').textContent = 't = 277 of 277'")
     boxes = [page.locator(f"#{name}").bounding_box() for name in ("clock", "time", "transport")]
     clock, time, transport = boxes

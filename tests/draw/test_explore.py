@@ -76,7 +76,7 @@ def test_zero_is_zero_and_what_is_lost_is_said():
     assert decode(codes, 300)[0] == 0.0 and np.isnan(decode(codes, 300)[1:3]).all()
 
 
-@pytest.mark.parametrize("rule", [ZIL(), IL(num_steps=7)])
+@pytest.mark.parametrize("rule", [ZIL(), IL(num_steps=7, batch="sum")])
 def test_the_page_holds_what_was_recorded(rule, tmp_path):
     page = dendrax.explore(
         deep, *ARGS, rule=rule, path=tmp_path / "page.html", vertices="primitive"
@@ -172,7 +172,11 @@ def test_two_thousand_vertices_are_less_than_three_megabytes(large):
 
 def test_a_record_that_is_too_large_is_sampled_and_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(_explore, "MAX_CODES", 700)
-    payload = read(dendrax.explore(deep, *ARGS, rule=IL(num_steps=60), path=tmp_path / "page.html"))
+    payload = read(
+        dendrax.explore(
+            deep, *ARGS, rule=IL(num_steps=60, batch="sum"), path=tmp_path / "page.html"
+        )
+    )
     (run,) = payload["runs"]
     assert "The record of 61 time steps is too large to embed" in run["note"]
     assert run["times"][0] == 0 and run["times"][-1] == 60 and len(run["times"]) < 61
@@ -181,7 +185,7 @@ def test_a_record_that_is_too_large_is_sampled_and_says_so(tmp_path, monkeypatch
 
 def test_two_rules_share_the_room(tmp_path, monkeypatch):
     monkeypatch.setattr(_explore, "MAX_CODES", 3000)
-    rules = (ZIL(), IL(num_steps=80))
+    rules = (ZIL(), IL(num_steps=80, batch="sum"))
     payload = read(dendrax.explore(deep, *ARGS, rule=rules, path=tmp_path / "page.html"))
     assert [run["rule"] for run in payload["runs"]] == ["ZIL()", "IL(num_steps=80)"]
     assert sum(run["sizes"].size for run in payload["runs"]) <= 3000
@@ -223,7 +227,7 @@ def test_missing_numbers_do_not_spoil_the_page(tmp_path):
     def hot(w):
         return jnp.sum(jnp.exp(jnp.exp(w)) ** 2)
 
-    rule = IL(num_steps=8, gamma=0.5)
+    rule = IL(num_steps=8, gamma=0.5, batch="sum")
     page = dendrax.explore(
         hot, jnp.ones(3), rule=rule, vertices="primitive", path=tmp_path / "hot.html"
     )
@@ -247,8 +251,10 @@ def test_when_parameters_learn_depends_on_the_rule(tmp_path):
         page = dendrax.explore(deep, *ARGS, rule=rule, vertices="primitive", path=path)
         return read(page)["runs"][0]["learns"]["0"]
 
-    assert learns(IL(num_steps=5)) == "the end, t = 5"
-    assert learns(dendrax.IncrementalPC(num_steps=5, learning_rate=0.01)) == "every step"
+    assert learns(IL(num_steps=5, batch="sum")) == "the end, t = 5"
+    assert (
+        learns(dendrax.IncrementalPC(num_steps=5, learning_rate=0.01, batch="sum")) == "every step"
+    )
     assert learns(ZIL(timing="end", num_steps=40)) == "t = 39"
     assert learns(ZIL(levelled=False)).count(",") == 3  # each use at its own time
 
@@ -307,7 +313,7 @@ def test_several_outputs_and_a_target(tmp_path):
         return vectors, jnp.tanh(values) @ w
 
     goal = (jnp.zeros(3, jnp.float32), jnp.ones(3, jnp.float32))
-    options = {"target": goal, "rule": (ZIL(), IL(5)), "vertices": "primitive"}
+    options = {"target": goal, "rule": (ZIL(), IL(5, batch="sum")), "vertices": "primitive"}
     payload = read(dendrax.explore(two, *ARGS, **options, path=tmp_path / "p.html"))
     graph = dendrax.trace(two, *ARGS, vertices="primitive")
     assert len(graph["sort"].outputs) == 2
@@ -342,7 +348,7 @@ def test_wrong_input(tmp_path):
         ),
         (deep, ARGS, {"rule": "ZIL"}, TypeError, r"rule"),
         (deep, ARGS, {"rule": ()}, ValueError, r"rule has 0 rules(.|\n)*one or two"),
-        (deep, ARGS, {"rule": (ZIL(), IL(), ZIL())}, ValueError, r"rule has 3 rules"),
+        (deep, ARGS, {"rule": (ZIL(), IL(batch="sum"), ZIL())}, ValueError, r"rule has 3 rules"),
         (deep, ARGS, {"vertices": "cell"}, ValueError, r"vertices='cell'"),
         (3, (), {}, TypeError, r"fun"),
         (lambda w: float(w), (1.0,), {}, jax.errors.ConcretizationTypeError, r"Abstract tracer"),
@@ -397,4 +403,6 @@ def test_folders_are_made(tmp_path):
 
 def test_more_time_steps_than_can_be_shown(tmp_path):
     with pytest.raises(ValueError, match=r"IL\(.*takes more time steps .*\n.*num_steps=100000"):
-        dendrax.explore(jnp.sin, 1.0, rule=dendrax.IL(num_steps=10**8), path=tmp_path / "a.html")
+        dendrax.explore(
+            jnp.sin, 1.0, rule=dendrax.IL(num_steps=10**8, batch="sum"), path=tmp_path / "a.html"
+        )

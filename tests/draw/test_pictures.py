@@ -167,7 +167,9 @@ def test_wrong_input(figure_1, tmp_path, monkeypatch):
 
 def test_plots_show_themselves_in_a_notebook(layers):
     graph, target = layers
-    result = dendrax.run(graph, IL(num_steps=2), target=target, record=("energy", "epsilon"))
+    result = dendrax.run(
+        graph, IL(num_steps=2, batch="sum"), target=target, record=("energy", "epsilon")
+    )
     for plot in (draw.energy, draw.wave, draw.traces, draw.compare):
         figure = plot(result)
         assert isinstance(figure, Figure)
@@ -190,7 +192,9 @@ def test_the_wave_is_a_diagonal_with_exact_zeros_ahead(layers):
 def test_every_plot_is_written(layers, tmp_path):
     graph, target = layers
     zil = dendrax.run(graph, ZIL(), target=target, record=("energy", "statistics"))
-    il = dendrax.run(graph, IL(num_steps=6), target=target, record=("energy", "epsilon"))
+    il = dendrax.run(
+        graph, IL(num_steps=6, batch="sum"), target=target, record=("energy", "epsilon")
+    )
     figure = draw.energy(il, tmp_path / "energy.svg")
     np.testing.assert_allclose(lines(figure)["total"].get_ydata(), il.energy)
     draw.wave(zil, tmp_path / "wave.png")
@@ -207,7 +211,7 @@ def test_every_plot_is_written(layers, tmp_path):
 
 def test_distances_say_what_is_exact(tmp_path):
     p = problem("mlp", small=True)
-    rules = (ZIL(), IL(num_steps=5))
+    rules = (ZIL(), IL(num_steps=5, batch="sum"))
     found = [dendrax.check(p.loss, p.model, p.inputs, p.target, rule=rule) for rule in rules]
     draw.distances(found, tmp_path / "distances.svg")
     text = (tmp_path / "distances.svg").read_text()
@@ -218,7 +222,8 @@ def test_distances_say_what_is_exact(tmp_path):
 def test_zero_has_a_place_of_its_own():
     p = problem("mlp", small=True)
     exact, apart = (
-        dendrax.check(p.loss, p.model, p.inputs, p.target, rule=rule) for rule in (ZIL(), IL(5))
+        dendrax.check(p.loss, p.model, p.inputs, p.target, rule=rule)
+        for rule in (ZIL(), IL(5, batch="sum"))
     )
     left, right = draw.distances([exact, apart]).axes
     assert (left.get_xscale(), right.get_xscale()) == ("linear", "log")
@@ -236,7 +241,7 @@ def test_zero_has_a_place_of_its_own():
 
 def test_the_same_plot_is_the_same_file(layers, tmp_path):
     graph, target = layers
-    result = dendrax.run(graph, IL(num_steps=3), target=target, record="energy")
+    result = dendrax.run(graph, IL(num_steps=3, batch="sum"), target=target, record="energy")
     for name in ("a.svg", "b.svg"):
         draw.energy(result, tmp_path / name)
     first, second = ((tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
@@ -245,14 +250,14 @@ def test_the_same_plot_is_the_same_file(layers, tmp_path):
 
 def test_plots_of_what_was_not_recorded(layers):
     graph, target = layers
-    result = dendrax.run(graph, IL(num_steps=2), target=target)
+    result = dendrax.run(graph, IL(num_steps=2, batch="sum"), target=target)
     with pytest.raises(ValueError, match=r"no record of 'energy'(.|\n)*record='energy'"):
         draw.energy(result)
     with pytest.raises(ValueError, match=r"no record of 'statistics'"):
         draw.wave(result)
     with pytest.raises(TypeError, match=r"expected a Result, got int"):
         draw.energy(3)
-    recorded = dendrax.run(graph, IL(num_steps=2), target=target, record="epsilon")
+    recorded = dendrax.run(graph, IL(num_steps=2, batch="sum"), target=target, record="epsilon")
     with pytest.raises(
         ValueError, match=r"nothing was recorded for \['nobody'\].\n *Vertices with"
     ):
@@ -267,7 +272,9 @@ def test_plots_of_what_was_not_recorded(layers):
     with pytest.raises(ValueError, match=r"draw.compare: no result"):
         draw.compare([])
     with pytest.raises(TypeError, match=r"inside jax.jit the numbers are not known"):
-        jax.jit(lambda y: draw.energy(dendrax.run(graph, IL(2), target=y, record="energy")))(target)
+        jax.jit(
+            lambda y: draw.energy(dendrax.run(graph, IL(2, batch="sum"), target=y, record="energy"))
+        )(target)
     constant = dendrax.trace(lambda w: jnp.float32(3.0), jnp.ones(2))
     with pytest.raises(ValueError, match=r"no vertex of this graph has an error"):
         draw.wave(dendrax.run(constant, ZIL(), record="statistics"))
@@ -292,7 +299,7 @@ def test_records_of_errors_and_of_statistics_give_the_same_plots():
 
 def test_what_is_compared_is_all_there(layers):
     graph, target = layers
-    result = dendrax.run(graph, IL(num_steps=3), target=target, record="energy")
+    result = dendrax.run(graph, IL(num_steps=3, batch="sum"), target=target, record="energy")
     figure = draw.compare(r for r in (result, result))
     assert list(lines(figure)) == ["IL(num_steps=3)", "IL(num_steps=3) (2)"]
     assert list(lines(draw.compare({"_a": result}))) == [" _a"]
@@ -302,7 +309,7 @@ def test_what_is_compared_is_all_there(layers):
 def test_negative_energies_are_seen():
     fun = lambda w: -jnp.sum(jnp.tanh(jnp.sin(w) * 2.0))
     graph = dendrax.trace(fun, jnp.full(3, 0.7, jnp.float32), vertices="primitive")
-    result = dendrax.run(graph, IL(num_steps=4, gamma=0.05), record="energy")
+    result = dendrax.run(graph, IL(num_steps=4, gamma=0.05, batch="sum"), record="energy")
     axes = draw.energy(result).axes[0]
     assert axes.get_yscale() == "symlog"
     np.testing.assert_allclose(lines(axes.figure)["total"].get_ydata(), result.energy)
@@ -311,7 +318,7 @@ def test_negative_energies_are_seen():
 
 def test_energies_are_on_a_log_scale_unless_somebody_wants_another(layers):
     graph, target = layers
-    result = dendrax.run(graph, IL(num_steps=3), target=target, record="energy")
+    result = dendrax.run(graph, IL(num_steps=3, batch="sum"), target=target, record="energy")
     for plot in (draw.energy, draw.compare):
         axes = plot(result).axes[0]
         assert (axes.get_yscale(), axes.get_ylabel()) == ("log", "energy (log scale)")
@@ -321,8 +328,8 @@ def test_energies_are_on_a_log_scale_unless_somebody_wants_another(layers):
             plot(result, scale="lin")
     shares = lines(draw.energy(result, scale="linear"))["level 1"].get_ydata()
     assert shares[0] == 0.0  # at the start only the output has an error; a log scale has no place
-    guess = dendrax.run(graph, IL(num_steps=2)).output
-    nothing = dendrax.run(graph, IL(num_steps=2), target=guess, record="energy")
+    guess = dendrax.run(graph, IL(num_steps=2, batch="sum")).output
+    nothing = dendrax.run(graph, IL(num_steps=2, batch="sum"), target=guess, record="energy")
     assert not np.any(nothing.energy)
     assert draw.energy(nothing).axes[0].get_yscale() == "linear"
 
@@ -334,7 +341,7 @@ def test_the_energies_of_all_levels_add_up():
         return jnp.sum(w**2)
 
     graph = dendrax.trace(deep, jnp.ones(3, jnp.float32), vertices="primitive")
-    result = dendrax.run(graph, IL(num_steps=4, gamma=0.05), record="energy")
+    result = dendrax.run(graph, IL(num_steps=4, gamma=0.05, batch="sum"), record="energy")
     found = lines(draw.energy(result))
     assert "8 more levels" in found
     shares = [np.nan_to_num(line.get_ydata()) for name, line in found.items() if name != "total"]
@@ -351,7 +358,7 @@ def test_certificates_of_different_functions():
 def test_curves_say_when_their_numbers_are_lost():
     fun = lambda w: jnp.sum(jnp.exp(jnp.exp(w)) ** 2)
     graph = dendrax.trace(fun, jnp.ones(3, jnp.float32), vertices="primitive")
-    result = dendrax.run(graph, IL(num_steps=8, gamma=0.5), record="energy")
+    result = dendrax.run(graph, IL(num_steps=8, gamma=0.5, batch="sum"), record="energy")
     assert any("total, not finite at t = " in name for name in lines(draw.energy(result)))
 
 
@@ -380,13 +387,13 @@ def number_of_dots(path):
 
 def test_distances_that_are_lost_are_named():
     p = problem("mlp", small=True)
-    rule = IL(num_steps=60, gamma=90.0)
+    rule = IL(num_steps=60, gamma=90.0, batch="sum")
     certificate = dendrax.check(p.loss, p.model, p.inputs, p.target, rule=rule)
     found = lines(draw.distances(certificate))
     assert any(name.endswith("not finite") for name in found)
 
 
 def test_rules_in_words_have_no_addresses():
-    rule = IL(num_steps=4, optimizer=optax.adam(0.1))
+    rule = IL(num_steps=4, optimizer=optax.adam(0.1), batch="sum")
     assert " at 0x" not in rule_text(rule) and len(rule_text(rule)) < 80
-    assert rule_text(IL(init=lambda v, mu: mu)).count("lambda") == 1
+    assert rule_text(IL(init=lambda v, mu: mu, batch="sum")).count("lambda") == 1

@@ -378,7 +378,7 @@ def dropped(model, x, key):
     return jnp.mean(jax.vmap(model.layers[1])(h) ** 2), h == 0
 
 
-@pytest.mark.parametrize("rule", [dendrax.ZIL(), dendrax.IL(num_steps=2, gamma=0.01)])
+@pytest.mark.parametrize("rule", [dendrax.ZIL(), dendrax.IL(num_steps=2, gamma=0.01, batch="sum")])
 def test_dropout_masks_are_the_same(rule, mlp):
     """And another key is noticed."""
 

@@ -138,15 +138,17 @@ def test_models_are_taken_as_they_are(make, tmp_path):
     graph = dendrax.trace(case.loss, *case.args, **settings)
     assert case.names <= {v.name for v in graph.parameters}
     wave = dendrax.run(graph, ZIL())
-    found = dendrax.run(graph, IL(num_steps=8, gamma=0.01), record="energy")
+    found = dendrax.run(graph, IL(num_steps=8, gamma=0.01, batch="sum"), record="energy")
     assert found.energy[-1] < found.energy[0]
     learned = [len(jax.tree.leaves(result.gradient)) for result in (wave, found)]
     assert learned == [len(graph.parameters)] * 2
     assert not same(wave.gradient, found.gradient)
 
-    assert dendrax.audit(case.loss, *case.args, rule=IL(), **settings).local
+    assert dendrax.audit(case.loss, *case.args, rule=IL(batch="sum"), **settings).local
     assert not dendrax.audit(case.loss, *case.args, rule=BP(), **settings).local
-    page = dendrax.explore(case.loss, *case.args, rule=IL(5), path=tmp_path / "p.html", **settings)
+    page = dendrax.explore(
+        case.loss, *case.args, rule=IL(5, batch="sum"), path=tmp_path / "p.html", **settings
+    )
     assert next(iter(case.names)).rsplit(".", 1)[0] in _text_of(page)
     assert "<svg" in dendrax.draw.graph(found.graph)._repr_svg_()
 

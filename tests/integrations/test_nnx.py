@@ -427,7 +427,7 @@ def test_vmap_over_models():
     assert same(found(OURS), found(THEIRS))
 
 
-@pytest.mark.parametrize("rule", [dendrax.ZIL(), dendrax.IL(num_steps=2, gamma=0.01)])
+@pytest.mark.parametrize("rule", [dendrax.ZIL(), dendrax.IL(num_steps=2, gamma=0.01, batch="sum")])
 def test_dropout_masks_are_the_same(rule):
     """And another key is noticed."""
 

@@ -113,7 +113,9 @@ def test_the_wave_of_zil_is_a_diagonal():
     assert (sizes[before] == 0.0).all()
     assert (np.diagonal(sizes) > 0.0).all()
     relaxed = np.array(
-        error_wave(lambda m, x: m(x), (model, inputs), target, IL(num_steps=6, gamma=0.1))
+        error_wave(
+            lambda m, x: m(x), (model, inputs), target, IL(num_steps=6, gamma=0.1, batch="sum")
+        )
     )
     assert (relaxed[:, 1:] > 0.0).sum() > (sizes[:, 1:7] > 0.0).sum()  # IL's errors leak
 

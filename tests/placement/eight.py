@@ -17,7 +17,7 @@ from dendrax import placement
 from dendrax.models import MLP, problem
 from tests.compare import distance, same
 
-RULES = {"zil": dendrax.ZIL(), "il": dendrax.IL(num_steps=4, gamma=0.05)}
+RULES = {"zil": dendrax.ZIL(), "il": dendrax.IL(num_steps=4, gamma=0.05, batch="sum")}
 
 
 def one_device(rule, loss, args):

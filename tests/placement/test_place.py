@@ -36,7 +36,9 @@ def _args(samples=8, layers=4):
 # ---- updates -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", [dendrax.ZIL(), dendrax.IL(num_steps=4)], ids=["zil", "il"])
+@pytest.mark.parametrize(
+    "rule", [dendrax.ZIL(), dendrax.IL(num_steps=4, batch="sum")], ids=["zil", "il"]
+)
 @pytest.mark.parametrize(
     "optimizer",
     [pytest.param(optax.sgd(0.1), marks=pytest.mark.slow), optax.adam(0.01)],
@@ -227,7 +229,9 @@ def test_other_values_than_arrays_must_stay():
 @pytest.mark.parametrize(
     "name", ["mlp", "transformer", pytest.param("resnet18", marks=pytest.mark.slow)]
 )
-@pytest.mark.parametrize("rule", [dendrax.ZIL(), dendrax.IL(num_steps=2)], ids=["zil", "il"])
+@pytest.mark.parametrize(
+    "rule", [dendrax.ZIL(), dendrax.IL(num_steps=2, batch="sum")], ids=["zil", "il"]
+)
 def test_placements_are_local(name, rule):
     p = problem(name, small=True)
     args = p.model, p.inputs, p.target
@@ -243,7 +247,7 @@ def test_placements_are_local(name, rule):
 
 def test_the_audit_counts_what_a_run_sends():
     args = _args()
-    for rule in (dendrax.ZIL(), dendrax.IL(num_steps=3)):
+    for rule in (dendrax.ZIL(), dendrax.IL(num_steps=3, batch="sum")):
         placed = placement.place(_loss, *args, devices=_blocks(4), rule=rule, micro_batches=2)
         placed.value_and_grad(*args)
         assert placed.audit().links == placed.links
@@ -323,7 +327,9 @@ def test_the_audit_finds_who_sends_what_it_does_not_have(monkeypatch):
         return _wave.hand_down(partition, wires, b, errors, traveller)
 
     args = _args()
-    placed = placement.place(_loss, *args, devices=_blocks(4), rule=dendrax.IL(num_steps=1))
+    placed = placement.place(
+        _loss, *args, devices=_blocks(4), rule=dendrax.IL(num_steps=1, batch="sum")
+    )
     assert placed.audit().local
     monkeypatch.setattr(_relaxation, "hand_down", steal)
     assert "device 1 sends what is on device 2." in placed.audit().offenders
@@ -360,7 +366,7 @@ def test_errors():
     with pytest.raises(NotImplementedError, match=r"ZIL\(gamma=0.5.*cannot be placed"):
         place(_loss, *args, devices=2, rule=dendrax.ZIL(gamma=0.5))
     with pytest.raises(ValueError, match=r"tol=0.1 needs somebody who looks"):
-        place(_loss, *args, devices=2, rule=dendrax.IL(tol=0.1))
+        place(_loss, *args, devices=2, rule=dendrax.IL(tol=0.1, batch="sum"))
     with pytest.raises(ValueError, match=r"cuts=\[2, 3\] do not cut a function into 3 blocks"):
         place(_loss, *args, devices=_blocks(3), cuts=(2, 3))
     with pytest.raises(ValueError, match=r"cuts=\[99\], but the highest level of the function is"):

@@ -13,6 +13,7 @@ class Momentum(dendrax.Rule):
     num_steps: int = 20
     gamma: float = 0.1
     beta: float = 0.5
+    batch = "sum"
 
     def start(self, net, memory=None):
         return net.values, net.zeros() if memory is None else memory
@@ -32,6 +33,7 @@ class Momentum(dendrax.Rule):
 @dataclasses.dataclass(frozen=True)
 class Feedback(dendrax.IL):
     seed: int = 0
+    batch: str = "sum"
     descends = False
 
     @property
@@ -47,6 +49,7 @@ class Feedback(dendrax.IL):
 class EverySecond(dendrax.Rule):
     num_steps: int = 20
     gamma: float = 0.1
+    batch = "sum"
 
     def start(self, net, memory=None):
         return net.values, jax.tree.map(jnp.zeros_like, net.parameters), False

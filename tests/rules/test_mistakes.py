@@ -19,6 +19,7 @@ HERE = r"[\s\S]*test_mistakes\.py:\d+ "
 @dataclasses.dataclass(frozen=True)
 class Plain(dendrax.Rule):
     tol: float = 1e-3
+    batch = "sum"
 
     def step(self, net, x):
         slope = net.look(x).slope
@@ -60,7 +61,7 @@ def _first(tree):
             plain(gradient=lambda s, net, x: net.look(x).with_errors(_first(x)).gradient),
             r"not one value for each value node",
         ),
-        (plain(batch="sum"), r"Mine: batch='sum' is not known"),
+        (plain(batch="men"), r"Mine: batch='men' is not known. Did you mean 'mean'"),
         (plain(batch=0), r"Mine: batch=0 is not the size of a batch"),
         (plain(energies=None), r"Mine: the energy of layer\(w\[0\]\) is None"),
         (plain(energies=dendrax.Gaussian), r"Mine: the energy of .*Gaussian"),
@@ -97,7 +98,7 @@ def test_il_with_another_end_cannot_be_placed():
     for name in ("step", "look", "gradient", "memory", "steps"):
         rule = dataclasses.dataclass(frozen=True)(type("Mine", (IL,), {name: lambda *_: None}))()
         assert not rule.is_placeable
-    assert IL().is_placeable
+    assert IL(batch="sum").is_placeable
 
 
 def test_the_slices_of_a_stacked_weight_have_one_number():

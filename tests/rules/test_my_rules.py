@@ -298,7 +298,7 @@ def test_mistakes_name_the_rule_and_the_line(name):
 def test_a_rule_without_a_step():
     @dataclasses.dataclass(frozen=True)
     class Idle(dendrax.Rule):
-        pass
+        batch = "sum"
 
     with pytest.raises(NotImplementedError, match=r"(?s)Idle does not say .*Define step\(self"):
         dendrax.grad(loss, rule=Idle())(W, X, Y)
@@ -318,7 +318,7 @@ def test_memory_of_another_model():
     fun = dendrax.value_and_grad(loss, rule=Momentum(), memory=other.memory)
     with pytest.raises(ValueError, match=r"(?s)not one that Momentum leaves.*my_rules.py:\d+"):
         fun(W, X, Y)
-    for rule in (IL(), BP(), dendrax.ZIL(gamma=0.5)):
+    for rule in (IL(batch="sum"), BP(), dendrax.ZIL(gamma=0.5)):
         fun = dendrax.value_and_grad(loss, rule=rule, memory=other.memory)
         with pytest.raises(ValueError, match=r"(IL|BP|ZIL) has no memory"):
             fun(W, X, Y)
@@ -328,6 +328,7 @@ def test_an_energy_that_is_none():
     @dataclasses.dataclass(frozen=True)
     class Odd(IL):
         energies = staticmethod(lambda vertex: 1.0)
+        batch: str = "sum"
 
     with pytest.raises(TypeError, match=r"Odd: the energy of layer\(w\[0\]\) is 1.0"):
         dendrax.grad(loss, rule=Odd())(W, X, Y)

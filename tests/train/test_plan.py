@@ -42,7 +42,7 @@ def test_a_file(tmp_path):
         """,
     )
     plan = train.plan(path)
-    assert find_rule(plan.rule) == IL(num_steps=4, gamma=0.05)
+    assert find_rule(plan.rule) == IL(num_steps=4, gamma=0.05, batch="sum")
     assert plan.settings.steps == 3
     found = plan.fit(tmp_path / "run")
     assert found.step == 3 and 0 <= found.history[-1]["test_accuracy"] <= 1
@@ -60,6 +60,20 @@ def test_value_nodes_may_be_modules(tmp_path):
     assert again.fit(tmp_path / "run", resume=True).step == 3
     with pytest.raises(ValueError, match=r"'Linea', but no module of it is called. Did you mean"):
         train.plan(plan_of_run(tmp_path / "run"), vertices=["Linea"]).fit()
+
+
+def test_a_run_of_the_old_default_batch_says_so(tmp_path):
+    """It goes on as it was begun: its loss counts as a sum over samples."""
+    small = {"model": "mlp(hidden_sizes=[4])", "train": {"steps": 1, "batch_size": 4}}
+    plan = train.plan(rule="IL(num_steps=2, batch='sum')", **small)
+    plan.fit(tmp_path / "run")
+    record = tmp_path / "run" / "run.json"
+    record.write_text(record.read_text().replace("batch='sum'", "batch=None"))
+    with pytest.warns(UserWarning, match=r"batch=None was the default.*goes on so"):
+        assert train.plan(plan_of_run(tmp_path / "run")).fit(tmp_path / "run", resume=True).step
+    other = train.plan(rule="IL(num_steps=2)", **small)
+    with pytest.raises(ValueError, match=r"batch=None was the default[\s\S]*batch='sum'"):
+        other.fit(tmp_path / "run", resume=True)
 
 
 def test_what_the_caller_says_counts_more(tmp_path):

@@ -85,8 +85,10 @@ def _reached(net: Network, tree: Any) -> Reached:
 
 
 def _node_of(net: Network, path: Any) -> Port | None:
-    keys = (getattr(entry, "key", None) for entry in path)
-    return next((key for key in keys if isinstance(key, Port) and key in net.view.nodes), None)
+    """The value node to which an entry of a state belongs: its key, or its name."""
+    keys = [getattr(entry, "key", None) for entry in reversed(path)]
+    named = (net.view.names.get(key) if isinstance(key, str) else key for key in keys)
+    return next((p for p in named if isinstance(p, Port) and p in net.view.nodes), None)
 
 
 def _may_be_nan(leaf: Any) -> bool:

@@ -55,6 +55,7 @@ from dendrax.walk import handed_on, record, send_back
 
 # Where a quantity is: at a vertex (by index), or in the delay line on an edge.
 Place = int | Edge
+Places = Mapping[int | str, set[Place]]  # of operations by index, and of value nodes by name
 SHARED = -1  # at no vertex at all
 MOST_NAMES = 6  # of each sort, in a line of the table
 TRANSPORT = (
@@ -184,7 +185,7 @@ def audit(
 
 
         args = [jnp.ones((2, 2))] * 3, jnp.ones((3, 2))
-        print(dendrax.audit(loss, *args, rule=dendrax.IL()))
+        print(dendrax.audit(loss, *args, rule=dendrax.IL(batch="sum")))
         # -> update       of a        local  reads
         # -> w[0]         parameter   yes    layer(w[0]), w[0], x
         # -> ...
@@ -240,7 +241,8 @@ def _zeros(graph: Graph, port: Port) -> Any:
 
 def _audit_relaxation(rule: Rule, graph: Graph, leaves: Sequence[Any], clamp: Clamp) -> Audit:
     step, args = relaxation_step(rule, graph, leaves, clamp)
-    at = _places_of_operations(graph)
+    at = dict(_places_of_operations(graph))
+    at.update((name, at[port.vertex]) for name, port in view_of(graph).names.items())
     owned = dict(zip(map(Port, operations_of(graph).leaves), leaves, strict=True))
     if isinstance(clamp, Hold):
         owned.update(zip(operations_of(graph).outputs, clamp.targets, strict=True))
@@ -289,7 +291,7 @@ def _audit_dynamics(rule: Rule, graph: Graph, leaves: Sequence[Any], clamp: Clam
     forward = evaluate(graph, leaves)
     state = jax.eval_shape(start, forward)
     lines = [edge for edge, delay in schedule.delays.items() if delay]
-    at: dict[int, set[Place]] = {v.index: {v.index} for v in graph}
+    at: Places = {v.index: {v.index} for v in graph}
     return _audit_step(rule, _Surroundings(graph, lines), step, (forward, state), at)
 
 
@@ -316,11 +318,11 @@ def _audit_backward(rule: Rule, graph: Graph, leaves: Sequence[Any], clamp: Clam
     return _audit_step(rule, _Surroundings(graph), step, (forward,), at)
 
 
-def _places_of_operations(graph: Graph) -> Mapping[int, set[Place]]:
+def _places_of_operations(graph: Graph) -> Places:
     """For each operation the vertices to which it belongs: one, or all that share it."""
     if not isinstance(graph, Quotient):
         return {v.index: {v.index} for v in graph}
-    places: dict[int, set[Place]] = {v.index: set() for v in graph.operations}
+    places: dict[int | str, set[Place]] = {v.index: set() for v in graph.operations}
     for v in graph:
         if isinstance(v.function, Cone):
             for member in v.function.members:
@@ -338,7 +340,7 @@ def _audit_step(
     surroundings: _Surroundings,
     step: Callable[..., Any],
     args: tuple[Any, ...],
-    at: Mapping[int, set[Place]],
+    at: Places,
     owned: Mapping[Port, Any] | None = None,
 ) -> Audit:
     """Trace a step and see what each of its results reads.
@@ -364,15 +366,17 @@ def _audit_step(
     return Audit(rule, tuple(surroundings.update(place, found) for place, found in rows))
 
 
-def _places(path: tuple[Any, ...], at: Mapping[int, set[Place]]) -> set[Place]:
-    """The vertex (or delay line) that an entry of the state belongs to, from its key."""
+def _places(path: tuple[Any, ...], at: Places) -> set[Place]:
+    """The vertex (or delay line) that an entry of the state belongs to, from its key or name."""
     for entry in path:
         key = getattr(entry, "key", None)
         if isinstance(key, Edge):
             return {key.source.vertex} if _is_learned(path) else {key}
         if isinstance(key, Port):
             return at[key.vertex]
-    return {SHARED}
+    keys = (getattr(entry, "key", None) for entry in reversed(path))
+    named = [at[key] for key in keys if isinstance(key, str) and key in at]
+    return named[0] if named else {SHARED}
 
 
 def _is_learned(path: tuple[Any, ...]) -> bool:

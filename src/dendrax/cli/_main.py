@@ -372,7 +372,7 @@ def train(
 ) -> None:
     """Train a model by any rule, on all devices; stop and resume it at any time.
 
-    dendrax train --model cnn --rule "IL(num_steps=20, gamma=0.02, batch='mean')" --epochs 3
+    dendrax train --model cnn --rule "IL(num_steps=20, gamma=0.02)" --epochs 3
 
     dendrax train plan.toml --out runs/one
 

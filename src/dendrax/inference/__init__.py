@@ -14,7 +14,6 @@ What enters: a graph, a rule, the values of the leaves, a `Clamp`. What leaves: 
 from dendrax.inference._arrivals import arrivals as arrivals
 from dendrax.inference._arrivals import size as size
 from dendrax.inference._batch import check_batch as check_batch
-from dendrax.inference._batch import is_shared as is_shared
 from dendrax.inference._clamp import Clamp as Clamp
 from dendrax.inference._clamp import Free as Free
 from dendrax.inference._clamp import Hold as Hold
@@ -66,6 +65,7 @@ from dendrax.inference._run import record_graph as record_graph
 from dendrax.inference._run import refuse_cycle as refuse_cycle
 from dendrax.inference._run import relaxed_graph as relaxed_graph
 from dendrax.inference._run import run_rule as run_rule
+from dendrax.inference._samples import is_shared as is_shared
 from dendrax.inference._settle import network_of as network_of
 from dendrax.inference._settle import relax as relax
 from dendrax.inference._settle import settle as settle

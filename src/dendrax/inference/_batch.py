@@ -1,14 +1,15 @@
-"""How many samples a value node holds, where the loss is a mean over them."""
+"""What a loss over samples does to the energies of value nodes: each sample has its own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from dendrax.graph import Port, Vertex
+from dendrax.graph import Port
 from dendrax.inference._energy import Energy
 from dendrax.inference._network import View
-from dendrax.support import BATCH_LOSSES, complain, one_of
+from dendrax.inference._samples import Samples, is_shared, samples_of
+from dendrax.support import BATCH_LOSSES, complain, one_of, warn
 
 
 def over_samples(
@@ -19,59 +20,71 @@ def over_samples(
 
     Each sample has its own full energy; what all samples share has one.
     """
-    check_batch(type(rule).__name__, rule.batch)
-    if rule.batch is None:
+    name, batch = type(rule).__name__, rule.batch
+    check_batch(name, batch)
+    if batch == "sum" or not chosen:
         return chosen
-    own = [port for port in chosen if not is_shared(view, view.vertex(port))]
-    seen = _batch_size(rule, view, own) if own and rule.batch == "mean" else 1
-    size = rule.batch if isinstance(rule.batch, int) else max(seen * pieces, 1)  # may be empty
-    # A free argument without the axis of the samples is theirs together.
-    alone = {port for port in view.free if size not in view.aval(port).shape}
-    own = [port for port in own if port not in alone]
+    found = samples_of(rule, view)
+    if found.is_sum:
+        warn(
+            f"{name}: the loss adds up {found.size} samples and divides by nothing, but "
+            f"batch={batch!r} takes it for their mean, so that it pulls {found.size} times as "
+            "hard as meant. Say batch='sum', or take the mean."
+        )
+    if batch == "mean":
+        if found.problem:
+            raise _ask(name, found)
+        size = 1 if found.size is None else max(found.size * pieces, 1)  # may be empty
+    else:
+        size = batch
+        _compare(name, batch, found, pieces)
+    own = _own(view, found, size)
     return {port: energy.over(size) if port in own else energy for port, energy in chosen.items()}
 
 
 def check_batch(rule: str, batch: Any) -> None:
-    """A batch is ``None``, ``"mean"`` or a size."""
+    """A batch is ``"mean"``, ``"sum"`` or a size."""
+    if batch is None:
+        raise complain(
+            ValueError,
+            f"{rule}: batch=None is not known any more.",
+            remedy="It meant a loss that is a sum over samples: batch='sum'. A mean is "
+            "batch='mean', the default.",
+        )
     if isinstance(batch, bool) or not isinstance(batch, int):
-        one_of(f"{rule}: batch", batch, (None, *BATCH_LOSSES))
+        one_of(f"{rule}: batch", batch, BATCH_LOSSES)
     elif batch < 1:
         raise complain(ValueError, f"{rule}: batch={batch} is not the size of a batch.")
 
 
-def is_shared(view: View, vertex: Vertex) -> bool:
-    """Whether all samples share a value node: it is made of parameters alone."""
-    graph, todo, seen = view.shown, [vertex], set()
-    while todo:
-        v = todo.pop()
-        if v.kind != "parameter" and not v.inputs and v.shape:
-            return False
-        fresh = [source for source in graph.inputs(v) if source.index not in seen]
-        seen.update(source.index for source in fresh)
-        todo += fresh
-    return True
+def _own(view: View, found: Samples, size: int) -> set[Port]:
+    """The value nodes of which each sample has a part of its own."""
+    if found.size is not None:
+        return {port for port, axis in found.of(view).items() if axis is not None}
+    # Without an axis that is known, a free argument without one of this size is theirs together.
+    alone = {port for port in view.free if size not in view.aval(port).shape}
+    return {p for p in view.nodes if p not in alone and not is_shared(view, view.vertex(p))}
 
 
-def _batch_size(rule: Any, view: View, nodes: Sequence[Port]) -> int:
-    """The size of the axis that all value nodes share; the data tell it from the others.
-
-    A vectorised layer may leave the batch at another axis than the first.
-    """
-    shapes = [view.aval(port).shape[len(view.loops(port)) :] for port in nodes]
-    common = set.intersection(*map(set, shapes))
-    leaves = (*view.graph.data, *view.graph.free)
-    data = [leaf.shape for leaf in leaves if leaf.shape]
-    first, every = {shape[0] for shape in data}, {size for shape in data for size in shape}
-    for found in (common & first, common & every, common):
-        if len(found) == 1:
-            return min(found)
-        if found:
-            break
-    listed = ", ".join(str(shape) for shape in dict.fromkeys(shapes))
-    raise complain(
+def _ask(rule: str, found: Samples) -> Exception:
+    return complain(
         ValueError,
-        f"{type(rule).__name__}: batch='mean' needs one axis that the data and all value nodes "
-        f"share, but the shapes of these are {listed}, and the size could be any of "
-        f"{sorted(found) or 'none'}.",
-        remedy="Give the size of the batch yourself: batch=32 in place of batch='mean'.",
+        f"{rule}: batch='mean' takes the loss for a mean over samples, but how many there are "
+        f"cannot be told: {found.problem}.",
+        remedy="Pass the data as arguments, or give the number of samples yourself: batch=32, "
+        "batch=1 for one sample, batch='sum' for a loss that is their sum.",
     )
+
+
+def _compare(rule: str, batch: int, found: Samples, pieces: int) -> None:
+    """Warn of a number of samples that is another than there are. Of sequences someone may count
+    the tokens."""
+    if found.size is None:
+        return
+    size = max(found.size * pieces, 1)
+    counts_parts = batch % size == 0 and batch // size in found.factors
+    if batch != size and not counts_parts:
+        warn(
+            f"{rule}: batch={batch}, but there are {size} samples. Leave batch out for a loss that "
+            f"is their mean, or say batch={size}; batch='sum' if it is their sum."
+        )

@@ -68,11 +68,13 @@ class Free(Clamp):
 
 @dataclass(frozen=True, eq=False)
 class Pull(Clamp):
-    """Outputs pulled by constant errors: 1 for a loss, otherwise a cotangent; ``None``: free."""
+    """Outputs pulled by constant errors: 1 for a loss, otherwise a cotangent; ``None``: free. Only
+    a loss ``is_mean``, maybe."""
 
     errors: Any
+    is_mean: bool = field(default=True, kw_only=True)
+
     moves = False
-    is_mean = True
 
     def error(self, o: int, mu: Array) -> Array | None:
         value = self.errors[o]

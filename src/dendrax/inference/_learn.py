@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -91,7 +91,7 @@ def learn(
     record: Sequence[str] = (),
 ) -> Learned:
     """What a rule learns over time from what holds the network."""
-    shown = with_vertices(graph, vertices, unrolled=keeps_step(rule))
+    shown = _shown(graph, rule, vertices)
     check_settles(rule, shown, clamp)
     if rule.keeps_time:
         check_no_memory(rule, memory)
@@ -106,8 +106,14 @@ def learn(
     return Learned(found.outputs, found.gradients, found)
 
 
+def _shown(graph: Graph, rule: Rule, vertices: Vertices) -> Graph:
+    """The graph of the value nodes, that says what was chosen."""
+    shown = with_vertices(graph, vertices, unrolled=keeps_step(rule))
+    return replace(shown, chosen=vertices)
+
+
 def first_memory(graph: Graph, rule: Rule, vertices: Vertices, leaves: Sequence[Any]) -> Any:
     """What a rule remembers before it has moved: the memory with which nothing begins otherwise."""
-    shown = with_vertices(graph, vertices, unrolled=keeps_step(rule))
+    shown = _shown(graph, rule, vertices)
     net = network_of(rule, relaxed_graph(rule, shown), leaves, Pull([1.0]))
     return rule.memory(net, rule.start(net))

@@ -25,7 +25,7 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -155,13 +155,15 @@ def _is_float(graph: Graph, port: Port) -> bool:
 
 
 class Node(NamedTuple):
-    """What a rule may know of a value node; ``level`` is its distance from the output."""
+    """What a rule may know of a value node; ``level`` is its distance from the output, ``batch``
+    the axis that counts the samples (``None``: all samples share it, or there is one)."""
 
     name: str
     level: int
     parity: int
     shape: tuple[int, ...]
     dtype: Any
+    batch: int | None = None
 
 
 class Arrived(NamedTuple):
@@ -178,11 +180,12 @@ class Network:
     - ``values``: the value nodes at the forward pass, by node.
     - ``parameters``: the parameters, by leaf.
     - ``outputs``: the function's results by the forward pass.
-    - ``nodes``: name, level, parity, shape and dtype of each value node.
+    - ``nodes``: name, level, parity, shape, dtype and batch axis of each value node.
     - ``held``: what holds some of them at a value, wholly or in part.
     - ``is_started``: whether somebody has put value nodes elsewhere than at the forward pass.
     - ``prior_means``: the predictions of free arguments that have a prior.
     - ``resting``: the forward pass of the nodes in loops that are not live at all steps.
+    - ``find_axes``: finds the axis of each value node that counts the samples.
     - ``look(x)``: predictions, errors, messages and energies with the value nodes at ``x``.
     """
 
@@ -197,6 +200,7 @@ class Network:
     prior_means: Values = field(default_factory=dict)
     is_started: bool = False
     resting: Values = field(default_factory=dict)
+    find_axes: Callable[[], Mapping[Port, int | None]] = dict
     _known: dict[str, Any] = field(default_factory=dict)
 
     @functools.cached_property
@@ -207,12 +211,14 @@ class Network:
 
     @functools.cached_property
     def nodes(self) -> Mapping[Port, Node]:
-        view, level_of = self.view, self.view.level_of
+        view, level_of, axes = self.view, self.view.level_of, self.find_axes()
         found = {}
         for port in view.nodes:
             vertex, aval = view.vertex(port), view.aval(port)
             level = level_of[vertex.index]
-            found[port] = Node(vertex.name, level, level % 2, aval.shape, aval.dtype)
+            found[port] = Node(
+                vertex.name, level, level % 2, aval.shape, aval.dtype, axes.get(port)
+            )
         return found
 
     @property

@@ -12,7 +12,7 @@ from dendrax.inference._equations import largest
 from dendrax.inference._evaluate import Values
 from dendrax.inference._network import Look, Network
 from dendrax.inference._trust import looked
-from dendrax.support import OnDivergence, Vertices, complain
+from dendrax.support import BatchLoss, OnDivergence, Vertices, complain
 from dendrax.walk import Local, fast
 
 State = Any
@@ -36,7 +36,7 @@ class Rule:
     - `num_steps`: how many time steps; with a `tol`, at most, and the rule is `done` before.
     - `energies`: one for all value nodes that move; or a dictionary from names of vertices, also of
       the output, to energies; or a method `energies(self, vertex)` that returns one for each.
-    - `batch`: whether the loss is a mean over samples, as for `dendrax.IL`.
+    - `batch`: whether a loss is a mean over samples (the default) or a sum, as for `dendrax.IL`.
     - `levelled`: whether errors are kept in step by delays.
     - `local`: how one vertex is linearised.
     - `descends`: whether the energy goes down when all is well.
@@ -59,6 +59,7 @@ class Rule:
             num_steps: int = 20
             gamma: float = 0.1
             beta: float = 0.5
+            batch: str = "sum"
 
             def start(self, net, memory=None):
                 return net.values, net.zeros()
@@ -85,7 +86,7 @@ class Rule:
     num_steps: int | None = 20
     tol: float | None = None
     energies: Energies | None = Gaussian()
-    batch: Any = None
+    batch: BatchLoss | int = "mean"
     levelled: bool = False
     local: Local = fast
     descends: bool = True

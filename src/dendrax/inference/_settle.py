@@ -22,6 +22,7 @@ from dendrax.inference._held import Held, HeldValue
 from dendrax.inference._hold import resolved_holds, started
 from dendrax.inference._network import Look, Network, View, quantities, view_of
 from dendrax.inference._rule import Rule
+from dendrax.inference._samples import samples_of
 from dendrax.inference._trust import (
     check_gradient,
     check_memory,
@@ -79,6 +80,7 @@ def network_of(
         prior_means,
         start is not None,
         {port: forward[port] for port in view.liveness.live if port in view.nodes},
+        lambda: samples_of(rule, view).of(view),
     )
 
 
@@ -195,6 +197,7 @@ def settle(rule: Rule, net: Network, state: State) -> State:
         @dataclasses.dataclass(frozen=True)
         class Twice(dendrax.Rule):
             num_steps = 0
+            batch = "sum"
 
             def gradient(self, net, state):
                 coarse, fine = dendrax.IL(10, gamma=0.2), dendrax.IL(10, gamma=0.05)

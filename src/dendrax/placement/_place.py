@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -112,7 +113,8 @@ def place(
         runner = Wave(parts, micro_batches, rule.local)
     else:
         _check_relaxes(rule)
-        shown = relaxed_graph(rule, with_vertices(graph, kinds, unrolled=True))
+        shown = with_vertices(replace(graph, call=call), kinds, unrolled=True)
+        shown = relaxed_graph(rule, replace(shown, chosen=kinds))
         parts = partition(
             operations_of(shown), len(chosen), shares_sums=False, cuts=_cuts(cuts, len(chosen))
         )

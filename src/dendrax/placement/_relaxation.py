@@ -101,7 +101,7 @@ class RelaxingStage:
         """The state after the step."""
         look = self._seen(prediction, state)
         slope = look.slope_under(look.send(look.errors, waiting).nodes)
-        return self.rule.moved(state, slope)
+        return self.rule.moved(self._net, state, slope)
 
 
 class Relaxing:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from dendrax.graph import Edge, LevelledGraph
+from dendrax.graph import Edge, LevelledGraph, Port, Vertex
+from dendrax.inference import Network
 from dendrax.support import complain
 
+Gamma = float | Callable[[Vertex], Any]
+GAMMA_REMEDY = "The paper uses gamma=1 for Z-IL and a small gamma, such as 0.1, for IL."
 MAX_STEPS = 2**31 - 1  # what a loop of XLA can count
 
 
@@ -34,8 +38,27 @@ def check_positive(setting: str, value: Any, remedy: str) -> None:
 
 def check_gamma(rule: str, gamma: Any) -> None:
     """An integration step is a positive number."""
-    remedy = "The paper uses gamma=1 for Z-IL and a small gamma, such as 0.1, for IL."
-    check_positive(f"{rule}: gamma", gamma, remedy)
+    check_positive(f"{rule}: gamma", gamma, GAMMA_REMEDY)
+
+
+def check_gammas(rule: str, gamma: Any) -> None:
+    """An integration step is a positive number, or a function of the vertex that returns one."""
+    if not callable(gamma) or isinstance(gamma, type):
+        check_gamma(rule, gamma)
+
+
+def gammas(rule: Any, net: Network, nodes: Iterable[Port]) -> Mapping[Port, float]:
+    """The integration step of each of some value nodes."""
+    if not callable(rule.gamma):
+        return dict.fromkeys(nodes, rule.gamma)
+    found: dict[Port, float] = {}
+    for port in nodes:
+        vertex = net.view.vertex(port)
+        value: Any = rule.gamma(vertex)
+        name = f"{type(rule).__name__}: gamma of {vertex.name}"
+        check_positive(name, value, GAMMA_REMEDY)
+        found[port] = float(value)
+    return found
 
 
 def check_num_steps(rule: str, num_steps: Any, remedy: str) -> None:

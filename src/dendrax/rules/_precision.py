@@ -15,7 +15,7 @@ Precision = float | Callable[[Vertex], Any]
 
 def check_energies(rule: Any) -> None:
     """A precision is a positive number or a function, and stands for Gaussian energies; a batch is
-    ``None``, ``"mean"`` or a size."""
+    ``"mean"``, ``"sum"`` or a size."""
     name = type(rule).__name__
     if not callable(rule.precision):
         remedy = "Larger than 1 brings IL nearer to backpropagation, smaller takes it further away."

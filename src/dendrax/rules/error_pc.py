@@ -10,7 +10,15 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 
 from dendrax.inference import Energies, Look, Network, Rule, Values
-from dendrax.rules._base import as_floats, check_gamma, check_num_steps, check_positive, shown
+from dendrax.rules._base import (
+    Gamma,
+    as_floats,
+    check_gammas,
+    check_num_steps,
+    check_positive,
+    gammas,
+    shown,
+)
 from dendrax.rules._precision import Precision, check_energies
 from dendrax.support import BatchLoss, OnDivergence
 
@@ -52,16 +60,16 @@ class ErrorPC(Rule):
             return dendrax.grad(loss, rule=rule)(w, x, y)[0][0, 0]
 
 
-        gradient(dendrax.ErrorPC(num_steps=5, gamma=0.8))  # -> -0.6215
-        gradient(dendrax.IL(num_steps=100))  # -> -0.6215
+        gradient(dendrax.ErrorPC(num_steps=5, gamma=0.8, batch="sum"))  # -> -0.6215
+        gradient(dendrax.IL(num_steps=100, batch="sum"))  # -> -0.6215
         ```
     """
 
     num_steps: int = 20
-    gamma: float = 0.1
+    gamma: Gamma = 0.1
     precision: Precision = 1.0
     tol: float | None = None
-    batch: BatchLoss | int | None = None
+    batch: BatchLoss | int = "mean"
     energies: Energies | None = None
     on_divergence: OnDivergence = "nan"
 
@@ -69,7 +77,7 @@ class ErrorPC(Rule):
 
     def __post_init__(self) -> None:
         check_num_steps("ErrorPC", self.num_steps, "5 to 20 are enough.")
-        check_gamma("ErrorPC", self.gamma)
+        check_gammas("ErrorPC", self.gamma)
         check_energies(self)
         if self.tol is not None:
             check_positive("ErrorPC: tol", self.tol, "Leave it out to run all steps.")
@@ -83,7 +91,8 @@ class ErrorPC(Rule):
 
     def step(self, net: Network, state: Values) -> Values:
         slope = self.look(net, state).slope  # of x = μ - ε
-        return {port: e - self.gamma * jnp.conj(slope[port]) for port, e in state.items()}
+        gamma = gammas(self, net, state)
+        return {port: e - gamma[port] * jnp.conj(slope[port]) for port, e in state.items()}
 
     def gradient(self, net: Network, state: Values) -> Values:
         return net.look(self.look(net, state).x).with_errors(state).gradient

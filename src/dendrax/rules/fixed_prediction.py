@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 from typing import Any
 
 from dendrax.inference import Look, Network, Rule, Values
-from dendrax.rules._base import as_floats, check_gamma, check_num_steps
+from dendrax.rules._base import Gamma, as_floats, check_gammas, check_num_steps, gammas
 from dendrax.support import complain
 
 
@@ -31,7 +32,7 @@ class FixedPrediction(Rule):
 
     - `num_steps`: how many steps; by default as many as it takes the error of the output to reach
       the last vertex.
-    - `gamma`: the integration step $\gamma$.
+    - `gamma`: the integration step $\gamma$; a number, or a function `vertex -> number`.
 
     !!! example
 
@@ -43,8 +44,9 @@ class FixedPrediction(Rule):
     """
 
     num_steps: int | None = None
-    gamma: float = 1.0
+    gamma: Gamma = 1.0
 
+    batch = "sum"  # the same errors, whatever the loss is
     descends = False
     settles = False
 
@@ -52,13 +54,9 @@ class FixedPrediction(Rule):
         if self.num_steps is not None:
             remedy = "Leave it out to run as many steps as the graph is deep."
             check_num_steps("FixedPrediction", self.num_steps, remedy)
-        check_gamma("FixedPrediction", self.gamma)
-        if self.gamma >= 2:
-            raise complain(
-                ValueError,
-                f"FixedPrediction: gamma={self.gamma} makes the errors grow without end.",
-                remedy="They converge for gamma between 0 and 2, and fastest for gamma=1.",
-            )
+        check_gammas("FixedPrediction", self.gamma)
+        if isinstance(self.gamma, numbers.Real):
+            _check_small(float(self.gamma))
         as_floats(self, "gamma")
 
     def steps(self, net: Network) -> int:
@@ -71,10 +69,22 @@ class FixedPrediction(Rule):
         return net.look(net.values).with_errors(state)
 
     def step(self, net: Network, state: Values) -> Values:
-        messages = self.look(net, state).arrived.nodes
-        return {port: self._mix(e, messages.get(port)) for port, e in state.items()}
+        messages, gamma = self.look(net, state).arrived.nodes, gammas(self, net, state)
+        for port in state:
+            _check_small(gamma[port], f" of {net.view.vertex(port).name}")
+        return {port: _mixed(gamma[port], e, messages.get(port)) for port, e in state.items()}
 
-    def _mix(self, epsilon: Any, message: Any) -> Any:
-        """(1 - γ) ε + γ Σ, which at γ = 1 is the sum itself, to the last bit."""
-        kept = (1 - self.gamma) * epsilon
-        return kept if message is None else kept + self.gamma * message
+
+def _mixed(gamma: float, epsilon: Any, message: Any) -> Any:
+    """(1 - γ) ε + γ Σ, which at γ = 1 is the sum itself, to the last bit."""
+    kept = (1 - gamma) * epsilon
+    return kept if message is None else kept + gamma * message
+
+
+def _check_small(gamma: float, whose: str = "") -> None:
+    if gamma >= 2:
+        raise complain(
+            ValueError,
+            f"FixedPrediction: gamma{whose}={gamma} makes the errors grow without end.",
+            remedy="They converge for gamma between 0 and 2, and fastest for gamma=1.",
+        )

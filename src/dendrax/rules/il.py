@@ -9,12 +9,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from dendrax.graph import Vertex
 from dendrax.inference import Energies, Look, Network, Rule, Values, largest
-from dendrax.rules._base import as_floats, check_gamma, check_num_steps, check_positive, shown
+from dendrax.rules._base import (
+    Gamma,
+    as_floats,
+    check_gammas,
+    check_num_steps,
+    check_positive,
+    gammas,
+    shown,
+)
 from dendrax.rules._precision import Precision, check_energies
 from dendrax.rules._start import check_init, start_values
 from dendrax.support import BatchLoss, OnDivergence, Start, complain, one_of
@@ -46,22 +53,26 @@ class IL(Rule):
     **Arguments:**
 
     - `num_steps`: how many steps (at most, with `tol`).
-    - `gamma`: the integration step $\gamma$.
+    - `gamma`: the integration step $\gamma$, one number for all value nodes or a function
+      `vertex -> number`.
     - `precision`: $\pi$, one number for all value nodes or a function `vertex -> number`. It weighs
       the internal errors against the loss and does not change the speed of inference. As it goes
       to infinity, converged IL tends to backpropagation.
     - `init`: where value nodes start: `"forward"`, `"zeros"`, `"noise"` (the forward pass plus
       standard normal noise from a fixed seed), or a function `(vertex, mu) -> x`.
     - `optimizer`: any optax optimizer that needs no more than gradients, for the value nodes, in
-      place of the step of size `gamma`. It is given $\tfrac{1}{\pi_i} \partial F / \partial x_i$.
+      place of the step of size `gamma`. It is given $\tfrac{1}{\pi_i} \partial F / \partial x_i$
+      in a dictionary by the names of the value nodes, which `optax.multi_transform` may tell apart.
     - `tol`: stop once no $\tfrac{1}{\pi_i} |\partial F / \partial x_i|$ is larger. Somebody has to
       look at all value nodes for that, and the result cannot be differentiated again.
-    - `batch`: `"mean"`, or the number of samples $B$ where it cannot be told from the shapes, says
-      that the loss is a mean over a batch. That makes the
-      output's error $1/B$ of what a single sample would have, and IL look more like
-      backpropagation than it is; $\pi / B$ in place of $\pi$ makes the result the mean of what IL
-      gives for each sample. (What the samples share, such as a parameter that waits in the delays
-      of a levelled graph, keeps its $\pi$.)
+    - `batch`: `"mean"`, the default, takes a scalar loss for a mean over $B$ samples. Each sample
+      then has its own full energy: $\pi / B$ stands in place of $\pi$, and the result is the mean
+      of what IL gives for each sample alone. (Else the output's error is $1/B$ of what a single
+      sample has, and IL is backpropagation, but for its name.) The axis of the samples is found, by
+      tracing the function once more with a sample more; where there is none, there is one sample.
+      `"sum"` says that the loss is a sum over samples, so that nothing is to be divided; a number,
+      how many samples a mean is over. What the samples share (a value node made of parameters
+      alone) keeps its $\pi$. It matters for a loss only: not with a `target`, or a cotangent.
     - `levelled`: whether errors are kept in step by delays, as in Z-IL. Each identity vertex then
       has a value node and an error too.
     - `energies`: what holds value nodes to their predictions, in place of a `precision`: an energy
@@ -94,19 +105,19 @@ class IL(Rule):
             return dendrax.grad(loss, rule=rule)(w, x, y)[0][0, 0]
 
 
-        gradient(dendrax.IL(num_steps=100))  # -> -0.6215
-        gradient(dendrax.IL(num_steps=100, precision=100.0))  # -> -0.8089
+        gradient(dendrax.IL(num_steps=100, batch="sum"))  # -> -0.6215
+        gradient(dendrax.IL(num_steps=100, precision=100.0, batch="sum"))  # -> -0.8089
         gradient(dendrax.BP())  # -> -0.8117
         ```
     """
 
     num_steps: int = 20
-    gamma: float = 0.1
+    gamma: Gamma = 0.1
     precision: Precision = 1.0
     init: Start | Callable[[Vertex, Any], Any] = "forward"
     optimizer: Any = None
     tol: float | None = None
-    batch: BatchLoss | int | None = None
+    batch: BatchLoss | int = "mean"
     levelled: bool = False
     energies: Energies | None = None
     on_divergence: OnDivergence = "nan"
@@ -115,7 +126,7 @@ class IL(Rule):
 
     def __post_init__(self) -> None:
         check_num_steps("IL", self.num_steps, "20 is enough for small networks, 100 for deep ones.")
-        check_gamma("IL", self.gamma)
+        check_gammas("IL", self.gamma)
         check_energies(self)
         check_init("IL", self.init)
         check_optimizer("IL", self.optimizer)
@@ -134,7 +145,8 @@ class IL(Rule):
     def start(self, net: Network, memory: Any = None) -> _State:
         x = start_values(net, self.init)
         slope = None if self.tol is None else jnp.asarray(jnp.inf, float)
-        return _State(x, None if self.optimizer is None else self.optimizer.init(x), slope)
+        optimizer = None if self.optimizer is None else self.optimizer.init(_by_name(net, x))
+        return _State(x, optimizer, slope)
 
     def look(self, net: Network, state: _State) -> Look:
         return net.look(state.x)
@@ -142,16 +154,21 @@ class IL(Rule):
     def step(self, net: Network, state: _State) -> _State:
         slope = self.look(net, state).slope
         size = None if self.tol is None else largest(slope)
-        return self.moved(state, slope)._replace(slope=size)
+        return self.moved(net, state, slope)._replace(slope=size)
 
-    def moved(self, state: _State, slope: Values) -> _State:
+    def moved(self, net: Network, state: _State, slope: Values) -> _State:
         """The state after a step along the slope."""
         if self.optimizer is None:
-            moved = {port: x + self.gamma * slope[port] for port, x in state.x.items()}
+            gamma = gammas(self, net, state.x)
+            moved = {port: x + gamma[port] * slope[port] for port, x in state.x.items()}
             return state._replace(x=moved)
-        downhill = jax.tree.map(lambda value: -value, slope)
-        change, optimizer = self.optimizer.update(downhill, state.optimizer, state.x)
-        moved = jax.tree.map(lambda x, dx: x + dx.astype(x.dtype), state.x, change)
+        downhill = {port: -slope[port] for port in state.x}
+        change, optimizer = self.optimizer.update(
+            _by_name(net, downhill), state.optimizer, _by_name(net, state.x)
+        )
+        ports = net.view.names
+        moved = {ports[name]: dx for name, dx in change.items()}
+        moved = {port: x + moved[port].astype(x.dtype) for port, x in state.x.items()}
         return _State(moved, optimizer, state.slope)
 
     def done(self, net: Network, state: _State) -> Any:
@@ -161,6 +178,11 @@ class IL(Rule):
         if self.optimizer is None:
             return f"{super().remedy()}, or optimizer=optax.adam(0.01)"
         return "an optimizer with a smaller learning rate"
+
+
+def _by_name(net: Network, values: Values) -> dict[str, Any]:
+    """Value nodes as an optimizer is shown them: by name."""
+    return {name: values[port] for name, port in net.view.names.items() if port in values}
 
 
 def check_optimizer(rule: str, optimizer: Any) -> None:

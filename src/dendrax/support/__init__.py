@@ -21,6 +21,7 @@ from dendrax.support._errors import close_words as close_words
 from dendrax.support._errors import complain as complain
 from dendrax.support._errors import counted as counted
 from dendrax.support._errors import in_short as in_short
+from dendrax.support._errors import is_of_dendrax as is_of_dendrax
 from dendrax.support._errors import is_ours as is_ours
 from dendrax.support._errors import nearest as nearest
 from dendrax.support._errors import nobody_speaking as nobody_speaking

@@ -89,6 +89,13 @@ def is_ours(problem: BaseException) -> bool:
     return _OURS in problem.__dict__
 
 
+def is_of_dendrax(function: Callable[..., Any]) -> bool:
+    """Whether a function is written in a file of dendrax."""
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_filename.startswith(here)
+
+
 def warn(problem: str) -> None:
     """Warn about something, at the line of the user's that called dendrax."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

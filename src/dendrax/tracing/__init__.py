@@ -38,3 +38,4 @@ from dendrax.tracing._mark import marks_inside as marks_inside
 from dendrax.tracing._mark import vertex as vertex
 from dendrax.tracing._modules import check_modules as check_modules
 from dendrax.tracing._open import fixed_trip_count as fixed_trip_count
+from dendrax.tracing._resized import Resizable as Resizable

@@ -245,6 +245,39 @@ def flatten_models(
     return with_free(found, relaxes, differentiated=False)
 
 
+def looked_into(arguments: Arguments) -> Arguments:
+    """The same, with all data as leaves: also those that are handed on as they are."""
+    if not arguments.kwargs and not any(isinstance(leaf, _AsItIs) for leaf in arguments.leaves):
+        return arguments
+    trees, rows = [], []
+    columns = (arguments.leaves, arguments.names, arguments.positions)
+    flags = (arguments.parameter, arguments.traced, arguments.free)
+    for leaf, *row in zip(*columns, *flags, strict=True):
+        tree = leaf.value if isinstance(leaf, _AsItIs) else leaf
+        trees.append(tree)
+        rows += [(part, *row) for part in (_parts(tree) if isinstance(leaf, _AsItIs) else [leaf])]
+    args, kwargs = jax.tree.unflatten(arguments.tree, trees)
+    for name, value in sorted(arguments.kwargs.items()):  # as JAX orders them
+        rows += [(part, name, None, False, False, False) for part in _parts(value)]
+    tree = jax.tree.structure((args, {**kwargs, **arguments.kwargs}))
+    leaves, names, positions, parameter, traced, free = map(list, zip(*rows, strict=True))
+    return replace(
+        arguments,
+        leaves=leaves,
+        tree=tree,
+        names=names,
+        positions=positions,
+        parameter=parameter,
+        traced=traced,
+        kwargs={},
+        free=free,
+    )
+
+
+def _parts(tree: Any) -> list[Any]:
+    return jax.tree.leaves(tree)
+
+
 def _is_array(leaf: Any) -> bool:
     return isinstance(leaf, (jax.Array, np.ndarray, np.generic))
 

@@ -34,7 +34,7 @@ class Call:
     """A call that was traced or recorded: its arguments, and the trees of its results.
 
     ``aux`` makes a tree of the values of the auxiliary results. ``ties`` say which output predicts
-    which of the graph's leaves; both are counted.
+    which of the graph's leaves; both are counted. ``fun`` is the function, to be traced again.
     """
 
     arguments: Arguments
@@ -43,6 +43,8 @@ class Call:
     aux: Any
     argnums: int | tuple[int, ...]
     ties: Mapping[int, int] = field(default_factory=dict)
+    fun: Callable[..., Any] | None = None
+    has_aux: bool = False
 
     def leaves(self, arguments: Arguments | None = None) -> list[Any]:
         """The values of the graph's leaves."""
@@ -54,7 +56,8 @@ class Call:
         pairs = zip(self.arguments.leaves, self.arguments.parameter, strict=True)
         avals = [_compat.aval_of(leaf) if parameter else None for leaf, parameter in pairs]
         arguments = replace(self.arguments, leaves=avals)
-        return replace(self, arguments=arguments, constants=(None,) * len(self.constants))
+        constants = (None,) * len(self.constants)
+        return replace(self, arguments=arguments, constants=constants, fun=None)
 
     def gradient(self, errors: Sequence[Any]) -> Any:
         """The errors at the graph's leaves as a tree like the differentiated arguments."""
@@ -100,7 +103,7 @@ class Results:
         return jax.tree.unflatten(self.aux_tree, leaves)
 
 
-_NOT_KNOWN = (
+NOT_KNOWN = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
     jax.errors.NonConcreteBooleanIndexError,
@@ -125,12 +128,12 @@ def trace_call(
         outputs, aux = flatten_results(arguments.call(fun, traced), has_aux, results)
         return [*outputs, *results.traced(aux)]
 
-    values = [jnp.asarray(leaf) for leaf in arguments.traced_leaves()]
+    values = list(map(_value, arguments.traced_leaves()))
     try:
         with naming(vertices):
             jaxpr = stage(flat, *values)
         check_called(vertices, jaxpr.jaxpr, lambda: stage(flat, *values))
-    except _NOT_KNOWN as error:
+    except NOT_KNOWN as error:
         error.add_note(
             "dendrax traces the function, as jax.jit does, to run it at other values as well: what "
             "is differentiated cannot decide Python branches or become a Python number. Use "
@@ -150,8 +153,16 @@ def trace_call(
     graph = open_graph(jaxpr, active, names, roots)
     graph = mark_free(graph, [False] * count + [free for _, _, free in traced])
     ties = ties_of(arguments, results.out_tree, graph)
-    call = Call(arguments, tuple(jaxpr.consts), results.out_tree, results.aux, argnums, ties)
+    constants = tuple(jaxpr.consts)
+    call = Call(
+        arguments, constants, results.out_tree, results.aux, argnums, ties, fun, has_aux=has_aux
+    )
     return graph, call
+
+
+def _value(leaf: Any) -> Any:
+    """A leaf to trace with: an array, or a type alone."""
+    return leaf if _compat.is_aval(leaf) else jnp.asarray(leaf)
 
 
 def trace_models(

@@ -59,7 +59,7 @@ def vertex(fn: _F) -> _F:
 
 
         ws, x, y = [jnp.ones((2, 2))] * 3, jnp.ones((4, 2)), jnp.ones((4, 2))
-        step = dendrax.value_and_grad(loss, rule=dendrax.IL(), vertices="marked")
+        step = dendrax.value_and_grad(loss, rule=dendrax.IL(batch="sum"), vertices="marked")
         value, gradient = step(ws, x, y)
         print(dendrax.trace(loss, ws, x, y, vertices="marked"))
         # -> ... 2 value nodes, and the output, which is clamped ...

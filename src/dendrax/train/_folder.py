@@ -78,7 +78,8 @@ class Folder:
                     remedy="Go on with it (resume), or choose another folder.",
                 )
             if known is not None:
-                self._check_same(known)
+                self._check_rule(known)
+                self._check_same(as_of_now(known))
             self._check_kinds()
         return known
 
@@ -137,6 +138,18 @@ class Folder:
             content = _in_json({"format": FORMAT, "about": self._about})
             write_atomically(self.path / RECORD, content.encode())
 
+    def _check_rule(self, known: Mapping[str, Any]) -> None:
+        """A run that was begun under another default of ``batch`` goes on under its own."""
+        if is_of_old_batch(known) and as_of_now(known)["rule"] != self._about.get("rule"):
+            raise complain(
+                ValueError,
+                f"{self.path} holds a run that was begun when batch=None was the default, which "
+                "takes the loss for a sum over samples, and this one has the rule "
+                f"{self._about.get('rule')}.",
+                remedy="Resume with the settings of that run and batch='sum', or choose another "
+                "folder.",
+            )
+
     def _check_same(self, known: Mapping[str, Any]) -> None:
         for name in sorted(fixed_settings({**known, **self._about})):
             before, now = known.get(name), self._about.get(name)
@@ -150,6 +163,11 @@ class Folder:
 
     def _warn_of_changes(self, known: Mapping[str, Any]) -> None:
         """Code of the user's may have been edited: they know whether that matters."""
+        if is_of_old_batch(known):
+            warn(
+                f"the run in {self.path} was begun when batch=None was the default, which takes "
+                "the loss for a sum over samples: it goes on so, with batch='sum'."
+            )
         before, now = known.get(CODE), self._about.get(CODE, {})
         if not isinstance(before, dict):
             return
@@ -199,6 +217,18 @@ def _in_json(about: Mapping[str, Any]) -> str:
             f"about cannot be written as JSON: {problem}.",
             remedy="Describe the run in strings and numbers.",
         ) from problem
+
+
+def is_of_old_batch(about: Mapping[str, Any]) -> bool:
+    """Whether a run was begun when a rule without a ``batch`` took its loss for a sum."""
+    return "batch=None" in str(about.get("rule", ""))
+
+
+def as_of_now(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run is, in the words of today."""
+    if not is_of_old_batch(about):
+        return dict(about)
+    return {**about, "rule": about["rule"].replace("batch=None", "batch='sum'")}
 
 
 def fixed_settings(about: Mapping[str, Any]) -> dict[str, Any]:

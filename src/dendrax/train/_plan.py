@@ -3,7 +3,7 @@
 ```toml
 model = "mlp(hidden_sizes=[256, 256])"
 data = "fashion_mnist"
-rule = "IL(num_steps=20, gamma=0.02, batch='mean')"
+rule = "IL(num_steps=20, gamma=0.02)"
 
 [optimizer]
 name = "adamw"
@@ -62,7 +62,7 @@ from dendrax.train._catalogue import (
 )
 from dendrax.train._engine import Moment
 from dendrax.train._fit import Fitted, fit
-from dendrax.train._folder import CODE, read_about
+from dendrax.train._folder import CODE, as_of_now, read_about
 from dendrax.train._optimizers import OPTIMIZERS, SCHEDULES, find_optimizer
 from dendrax.train._samples import batches_per_epoch
 from dendrax.train._settings import Settings
@@ -201,6 +201,7 @@ def plan_of_run(folder: str | os.PathLike[str], said: Collection[str] = ()) -> d
     about = read_about(expanded("folder", folder))
     if about is None:
         return {}
+    about = as_of_now(about)
     if missing := [name for name in NAMED if name not in about]:
         raise complain(
             ValueError,

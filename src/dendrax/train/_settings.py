@@ -46,7 +46,7 @@ class Settings:
     - `chunks`: compute the gradient in so many pieces of the batch, one after the other on each
       device, and add them up always in the same order: the result does then not depend on the
       number of devices, and needs less memory. To a rule that relaxes each piece is a batch of its
-      own: use `batch="mean"`, or its size weighs the loss against the internal errors.
+      own: with another `batch` than `"mean"` its size weighs the loss against its errors.
     """
 
     epochs: int = 5

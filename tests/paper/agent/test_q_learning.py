@@ -166,7 +166,7 @@ def test_other_precisions(dtype):
 
 def test_incremental_pc_is_refused():
     with pytest.raises(ValueError, match="IncrementalPC moves the weights itself"):
-        Learner(SMALL, 4, dendrax.IncrementalPC())
+        Learner(SMALL, 4, dendrax.IncrementalPC(batch="sum"))
 
 
 def test_numbers_of_numpy_and_types_are_accepted():
