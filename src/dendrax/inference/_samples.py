@@ -84,6 +84,7 @@ def _known(fun: Any) -> dict[Any, Samples]:
 class _Search:
     def __init__(self, rule: Any, view: View, data: Resizable):
         self.rule, self.view, self.data = rule, view, data
+        self._choice = view.shown.chosen or rule.vertices
         self.own = [p for p in view.nodes if not is_shared(view, view.vertex(p))]
 
     def found(self) -> Samples:
@@ -112,7 +113,7 @@ class _Search:
     def _tried(self, size: int, axes: Axes) -> Samples | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = self.data.traced(axes)
+            found = self.data.traced(axes, self._choice)
             again = None if found is None else self._view_again(found[0])
         if found is None or again is None:
             return None
@@ -139,7 +140,7 @@ class _Search:
         return None
 
     def _chosen(self, traced: Graph, *, unrolled: bool, expanded: bool) -> Graph:
-        chosen = self.view.shown.chosen or self.rule.vertices
+        chosen = self._choice
         shown = replace(with_vertices(traced, chosen, unrolled=unrolled), chosen=chosen)
         return level_graph(shown).expand() if expanded else shown
 

@@ -55,12 +55,12 @@ class Resizable:
         found = [c for c in self.call.constants if id(c) not in own and np.ndim(c)]
         return [constant for constant in found if _type(constant) not in types]
 
-    def traced(self, axes: Mapping[int, int]) -> tuple[Graph, list[int]] | None:
+    def traced(self, axes: Mapping[int, int], vertices: Any) -> tuple[Graph, list[int]] | None:
         """The graph for data with one sample more along these ``axes``, and which of its leaves,
         counted, these data are; ``None`` if the function does not work so."""
         for concrete in (False, True):
             try:
-                return self._traced(axes, concrete=concrete)
+                return self._traced(axes, vertices, concrete=concrete)
             except NOT_KNOWN:
                 if any(_compat.is_tracer(self.arrays[k]) for k in axes):
                     return None
@@ -68,7 +68,9 @@ class Resizable:
                 return None
         return None
 
-    def _traced(self, axes: Mapping[int, int], *, concrete: bool) -> tuple[Graph, list[int]]:
+    def _traced(
+        self, axes: Mapping[int, int], vertices: Any, *, concrete: bool
+    ) -> tuple[Graph, list[int]]:
         old = self.arguments
         leaves = list(old.leaves)
         for k, axis in axes.items():
@@ -79,7 +81,9 @@ class Resizable:
             arguments = replace(arguments, traced=old.traced)
         call = self.call
         assert call.fun is not None
-        graph, again = trace_call(call.fun, arguments, call.argnums, has_aux=call.has_aux)
+        graph, again = trace_call(
+            call.fun, arguments, call.argnums, has_aux=call.has_aux, vertices=vertices
+        )
         order = [k for k, flag in enumerate(arguments.traced) if flag]
         sizes = {_type(leaves[k]) for k in axes if k not in order}
         resized = [i for i, value in enumerate(again.constants) if _type(value) in sizes]
