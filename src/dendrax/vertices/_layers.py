@@ -106,7 +106,7 @@ class Layers:
         name = operation(v)
         if is_marked(v):
             return self._has(v, "parameter", "product")
-        given = [self.origin[port] for port in v.inputs]
+        given: list[Origin] = [self.origin[port] for port in v.inputs]
         if name in CONTRACTIONS:
             return uses_weight(given)
         if "signal" not in given or not self._has(v, "parameter"):
@@ -128,7 +128,7 @@ class Layers:
         todo, seen = [v], {v.index}
         while todo:
             for user in self._users(todo.pop()):
-                given = [self.origin[port] for port in user.inputs]
+                given: list[Origin] = [self.origin[port] for port in user.inputs]
                 if operation(user) in CONTRACTIONS and uses_weight(given):
                     return True
                 if operation(user) in LINEAR and user.index not in seen:
