@@ -84,7 +84,7 @@ def _known(fun: Any) -> dict[Any, Samples]:
 class _Search:
     def __init__(self, rule: Any, view: View, data: Resizable):
         self.rule, self.view, self.data = rule, view, data
-        self._choice = view.shown.chosen or rule.vertices
+        self._choice: Any = view.shown.chosen or rule.vertices
         self.own = [p for p in view.nodes if not is_shared(view, view.vertex(p))]
 
     def found(self) -> Samples:

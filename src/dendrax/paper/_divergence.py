@@ -75,7 +75,8 @@ def _cell(subject: Subject, column: str, seed: int, dtype: str) -> Cell:
 
 
 def _vertices(subject: Subject, column: str) -> Vertices:
-    return subject.graph if column == "dynamics" else "layer"
+    """The original Z-IL is of a graph that has a residual stream beside its layers."""
+    return subject.graph if column == "dynamics" else "parameter"
 
 
 def _gradients(column: str, vertices: Vertices, batch: Batch) -> tuple[Any, Any]:

@@ -31,4 +31,5 @@ class BP(Rule):
     vertices = "primitive"
     local = exact
     is_wave = True
+    batch = "sum"  # it has no energies that a mean would weigh
     descends = False

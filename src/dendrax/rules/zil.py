@@ -61,6 +61,7 @@ class ZIL(Rule):
     vertices = "primitive"
     local = exact
     keeps_time = True
+    batch = "sum"  # it has no energies that a mean would weigh
     descends = False
 
     def __post_init__(self) -> None:
