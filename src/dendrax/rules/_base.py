@@ -49,12 +49,13 @@ def check_gammas(rule: str, gamma: Any) -> None:
 
 def gammas(rule: Any, net: Network, nodes: Iterable[Port]) -> Mapping[Port, float]:
     """The integration step of each of some value nodes."""
-    if not callable(rule.gamma):
-        return dict.fromkeys(nodes, rule.gamma)
+    gamma: Any = rule.gamma
+    if not callable(gamma):
+        return dict.fromkeys(nodes, gamma)
     found: dict[Port, float] = {}
     for port in nodes:
         vertex = net.view.vertex(port)
-        value: Any = rule.gamma(vertex)
+        value: Any = gamma(vertex)
         name = f"{type(rule).__name__}: gamma of {vertex.name}"
         check_positive(name, value, GAMMA_REMEDY)
         found[port] = float(value)
