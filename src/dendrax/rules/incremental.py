@@ -26,7 +26,6 @@ from dendrax.rules._precision import Precision, check_energies
 from dendrax.rules._start import check_init, start_values
 from dendrax.support import BatchLoss, OnDivergence, Start, one_of
 
-
 USUAL_GAMMA = 0.1  # with which inference alone seldom diverges
 
 
