@@ -108,7 +108,7 @@ def deep(w, x):
 def test_a_rule_that_is_deliberately_not_local_is_caught():
     args = [jnp.eye(3)] * 6, jnp.ones((2, 3))
     assert dendrax.audit(deep, *args, rule=IL(batch="sum")).local
-    found = dendrax.audit(deep, *args, rule=Telepathic())
+    found = dendrax.audit(deep, *args, rule=Telepathic(batch="sum"))
     (offender,) = found.offenders
     assert offender.name == "layer(w[0])" and offender.far == ("layer(w[4])",)
     assert "layer(w[4])" in str(found)
@@ -167,7 +167,7 @@ class Blackboard(IL):
 
 
 def test_shared_memory_is_caught():
-    found = audit("mlp", Blackboard())
+    found = audit("mlp", Blackboard(batch="sum"))
     assert [offender.name for offender in found.offenders] == ["(shared state)"]
 
 

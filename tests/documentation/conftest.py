@@ -15,7 +15,7 @@ params, batch = [jnp.ones((3, 2)), jnp.ones((2, 2))], jnp.ones((5, 3))
 
 
 def loss(params, batch):
-    return jnp.sum((jnp.tanh(batch @ params[0]) @ params[1]) ** 2)
+    return jnp.mean((jnp.tanh(batch @ params[0]) @ params[1]) ** 2)
 """
 
 

@@ -9,16 +9,10 @@ from dendrax.named import find_rule, read_named
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ("IL(energies=Huber(delta=0.5))", IL(energies=Huber(0.5), batch="sum")),
-        ("IL(energies='Huber(delta=0.5)')", IL(energies=Huber(0.5), batch="sum")),
-        (
-            "IL(gamma=0.2, energies=Gaussian(precision=2.0))",
-            IL(gamma=0.2, energies=Gaussian(2.0), batch="sum"),
-        ),
-        (
-            "IL(energies={'output': Categorical()})",
-            IL(energies={"output": Categorical()}, batch="sum"),
-        ),
+        ("IL(energies=Huber(delta=0.5))", IL(energies=Huber(0.5))),
+        ("IL(energies='Huber(delta=0.5)')", IL(energies=Huber(0.5))),
+        ("IL(gamma=0.2, energies=Gaussian(precision=2.0))", IL(gamma=0.2, energies=Gaussian(2.0))),
+        ("IL(energies={'output': Categorical()})", IL(energies={"output": Categorical()})),
     ],
 )
 def test_energies_by_name(written, expected):

@@ -1,5 +1,7 @@
 """Settings that may differ from vertex to vertex, and optimizers that tell value nodes apart."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,7 +51,7 @@ def test_a_large_gamma_of_a_vertex():
 def test_an_optimizer_that_tells_value_nodes_apart():
     """By the names that are printed."""
     labels = lambda x: {name: "still" if name == FIRST else "moves" for name in x}
-    parts = {"moves": optax.sgd(0.1), "still": optax.set_to_zero()}
+    parts: dict[Any, Any] = {"moves": optax.sgd(0.1), "still": optax.set_to_zero()}
     rule = IL(5, optimizer=optax.multi_transform(parts, labels))
     found = jax.jit(dendrax.grad(loss, rule=rule))(W, X, Y)
     small = IL(5, gamma=lambda v: 1e-30 if v.name == FIRST else 0.1)

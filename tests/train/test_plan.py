@@ -42,7 +42,7 @@ def test_a_file(tmp_path):
         """,
     )
     plan = train.plan(path)
-    assert find_rule(plan.rule) == IL(num_steps=4, gamma=0.05, batch="sum")
+    assert find_rule(plan.rule) == IL(num_steps=4, gamma=0.05)
     assert plan.settings.steps == 3
     found = plan.fit(tmp_path / "run")
     assert found.step == 3 and 0 <= found.history[-1]["test_accuracy"] <= 1
@@ -71,6 +71,7 @@ def test_a_run_of_the_old_default_batch_says_so(tmp_path):
     record.write_text(record.read_text().replace("batch='sum'", "batch=None"))
     with pytest.warns(UserWarning, match=r"batch=None was the default.*goes on so"):
         assert train.plan(plan_of_run(tmp_path / "run")).fit(tmp_path / "run", resume=True).step
+    record.write_text(record.read_text().replace("batch='sum'", "batch=None"))
     other = train.plan(rule="IL(num_steps=2)", **small)
     with pytest.raises(ValueError, match=r"batch=None was the default[\s\S]*batch='sum'"):
         other.fit(tmp_path / "run", resume=True)

@@ -225,7 +225,8 @@ def distances(
             return jnp.sum((jnp.tanh(x @ w[0]) @ w[1]) ** 2)
 
 
-        args, rules = ([jnp.ones((3, 3))] * 2, jnp.ones((5, 3))), (dendrax.ZIL(), dendrax.IL(20))
+        args = [jnp.ones((3, 3))] * 2, jnp.ones((5, 3))
+        rules = (dendrax.ZIL(), dendrax.IL(20, batch="sum"))
         dendrax.draw.distances([dendrax.check(loss, *args, rule=rule) for rule in rules])
         ```
     """

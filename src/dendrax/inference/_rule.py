@@ -12,7 +12,7 @@ from dendrax.inference._equations import largest
 from dendrax.inference._evaluate import Values
 from dendrax.inference._network import Look, Network
 from dendrax.inference._trust import looked
-from dendrax.support import BatchLoss, OnDivergence, Vertices, complain
+from dendrax.support import OnDivergence, Vertices, complain
 from dendrax.walk import Local, fast
 
 State = Any
@@ -86,7 +86,7 @@ class Rule:
     num_steps: int | None = 20
     tol: float | None = None
     energies: Energies | None = Gaussian()
-    batch: BatchLoss | int = "mean"
+    batch: Any = "mean"
     levelled: bool = False
     local: Local = fast
     descends: bool = True
