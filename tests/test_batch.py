@@ -101,7 +101,7 @@ def test_sequences(axis):
     w = [W[0], jnp.asarray(RNG.normal(size=(5, 5))) / 3, jnp.asarray(RNG.normal(size=(5, 3)))]
     x = jnp.asarray(RNG.normal(size=(7, 7, 6)))
     loss = lambda w, x, y: recurrent(w, x, y, axis)
-    assert axes(loss, w, x, Y, vertices="marked") == {"scan/function": 1}
+    assert axes(loss, w, x, Y, vertices="marked") == {"scan/layer(w[0])": 1}
     found = dendrax.grad(loss, rule=IL(5), vertices="marked")(w, x, Y)
     alone = dendrax.grad(loss, rule=IL(5, batch="sum"), vertices="marked")
     each = [

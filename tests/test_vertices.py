@@ -76,7 +76,7 @@ def test_rnn_is_the_textbook_network():
 def test_a_scanned_rnn_has_one_value_node_for_all_steps():
     p = problem("rnn_scan", small=True)
     graph = layers_of(p.loss, p.model, p.inputs, p.target)
-    assert names(graph) == ["scan/input+recurrent"]
+    assert names(graph) == ["scan/recurrent"]
     assert graph.nodes[0].shape == (p.inputs.shape[1], p.inputs.shape[0], 6)
 
 

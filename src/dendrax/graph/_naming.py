@@ -14,24 +14,29 @@ from dendrax.graph._graph import Vertex
 
 _PART = re.compile(r"^[^.\[]+|\.(\w+)|\[(\d+)\]|\['([^']*)'\]|\[[^\]]*\]")
 _COLLECTIONS = ("params", "value", "raw_value")  # names of libraries, not of modules
-MOST_OWNERS = 3  # in a name
 
 
 def layer_name(parameters: Sequence[Vertex], all_names: Sequence[str]) -> str:
     """The name of a layer with these parameters, of which there is one at least."""
     weights = [leaf.name for leaf in parameters if len(leaf.shape) > 1]
     names = weights or [leaf.name for leaf in parameters]
-    owners = list(dict.fromkeys(map(_module, names)))
-    if not all(owners):
+    owners = [owner for owner in map(_module, names) if owner]
+    if not owners:
         return _bare(names, [leaf.name for leaf in parameters], all_names)
-    common = owners[0]
-    for owner in owners[1:]:
-        same = [a == b for a, b in zip(common, owner, strict=False)]
-        common = common[: same.index(False)] if False in same else common[: len(same)]
-    if common and not common[-1].startswith("["):
-        return _spelt(common)
-    shown = [_spelt(owner) for owner in owners[:MOST_OWNERS]]
-    return "+".join(shown) + "+..." * (len(owners) > MOST_OWNERS)
+    # Of several modules the last: what a first layer shares with a block belongs to the block.
+    last = _start(owners[-1])
+    common = owners[-1]
+    for owner in owners:
+        if _start(owner) == last:
+            same = [a == b for a, b in zip(common, owner, strict=False)]
+            common = common[: same.index(False)] if False in same else common[: len(same)]
+    return _spelt(common)
+
+
+def _start(path: Sequence[str]) -> tuple[str, ...]:
+    """The outermost module of a path, one of a list or by itself."""
+    is_listed = len(path) > 1 and path[1].startswith("[")
+    return tuple(path[: 1 + is_listed])
 
 
 def _module(name: str) -> tuple[str, ...]:

@@ -65,7 +65,9 @@ class Layers:
         found = {port for handed in self._handed_on() for port in self._nodes_of(handed)}
         found &= set(active_ports(self.graph))
         scalars = scalar_tail(self.graph)
-        return {port for port in found if port.vertex not in scalars}
+        ends = {port for port in found if port.vertex not in scalars}
+        # What is made of another end alone, as a normalised stream is, belongs to its readers.
+        return {port for port in ends if ends.isdisjoint(self._chain(port)[:-1])}
 
     # ---- depths ----------------------------------------------------------------------------------
 
