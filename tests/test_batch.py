@@ -174,9 +174,19 @@ def test_axes_that_could_all_be_meant():
         return jnp.mean(jnp.einsum("eab,ef->fab", jnp.tanh(h), w[1]) ** 2)
 
     x = jnp.ones((6, 2, 3))
-    with pytest.raises(ValueError, match=r"could be along others, of the sizes 2, 3[\s\S]*batch="):
+    with pytest.raises(ValueError, match=r"several axes .* of the sizes 2, 3[\s\S]*batch="):
         dendrax.grad(loss, rule=IL())(W[:2], x)
     dendrax.grad(loss, rule=IL(batch=6))(W[:2], x)
+
+
+def test_two_batches():
+    """Of two sizes, which nothing connects but the loss."""
+    loss = lambda w, x, y, more: mean(w, x, y) + mean(w, more, jnp.zeros((4, 3)))
+    with pytest.raises(ValueError, match=r"several axes .* of the sizes 4, 7[\s\S]*batch="):
+        dendrax.grad(lambda w, x, y, more, z: mean(w, x, y) + mean(w, more, z), rule=IL())(
+            W, X, Y, X[:4], Y[:4]
+        )
+    dendrax.grad(loss, rule=IL(batch=7))(W, X, Y, X[:4])
 
 
 def test_none_is_gone():
@@ -195,7 +205,7 @@ def test_another_number_of_samples():
 SUMS = {
     "sum": total,
     "vdot": lambda w, x, y: jnp.vdot(errors(w, x, y), errors(w, x, y)) / 2,
-    "of samples": lambda w, x, y: jnp.sum(jax.vmap(mean, (None, 0, 0))(w, x[:, None], y[:, None])),
+    "of samples": lambda w, x, y: jnp.sum(jax.vmap(mean_of_one, (None, 0, 0))(w, x, y)),
     "with decay": lambda w, x, y: total(w, x, y) + 0.01 * jnp.sum(w[0] ** 2),
 }
 

@@ -10,9 +10,10 @@ If none of these will do, and several others would, it has to be said which is m
 
 from __future__ import annotations
 
+import itertools
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +25,9 @@ from dendrax.tracing import Resizable
 from dendrax.vertices import with_vertices
 
 Axes = Mapping[int, int]  # of the data: along which axis each is to be longer
+Candidate = tuple[int, Axes]  # a number of samples, and what may count them
 _KNOWN: weakref.WeakKeyDictionary[Any, dict[Any, Samples]] = weakref.WeakKeyDictionary()
+LAST = 2  # the rank of axes of which none is a first one
 MOST_KNOWN = 64  # of one function
 
 
@@ -88,18 +91,33 @@ class _Search:
         self.own = [p for p in view.nodes if not is_shared(view, view.vertex(p))]
 
     def found(self) -> Samples:
-        others: dict[tuple[int | None, ...], Samples] = {}
-        for size, is_first, axes in _candidates(self.data.shapes):
-            if not self._may_be(size):
+        ranks = sorted(_candidates(self.data.shapes), key=lambda c: _rank(c[1]))
+        for rank, candidates in itertools.groupby(ranks, key=lambda c: _rank(c[1])):
+            found = self._qualified(candidates, is_first=rank < LAST)
+            if len(found) > 1:
+                return Samples(problem=self._several(found))
+            if found:
+                return found[0]
+        return Samples(problem=self._suspicion())
+
+    def _qualified(
+        self, candidates: Iterable[tuple[int, Axes]], *, is_first: bool
+    ) -> list[Samples]:
+        """Those that count samples, each something else. Of first axes one that counts those of all
+        value nodes is the one."""
+        found: dict[tuple[int | None, ...], Samples] = {}
+        known: list[Axes] = []
+        for size, axes in candidates:
+            is_part = any(axes.items() <= larger.items() for larger in known)
+            samples = None if is_part or not self._may_be(size) else self._tried(size, axes)
+            if samples is None:
                 continue
-            samples = self._tried(size, axes)
-            if samples is not None and is_first:
-                return samples
-            if samples is not None:
-                others.setdefault(samples.axes, samples)
-        if len(others) == 1:
-            return next(iter(others.values()))
-        return Samples(problem=self._several(others) if others else self._suspicion())
+            counted = {p for p, axis in samples.of(self.view).items() if axis is not None}
+            if is_first and counted >= {*self.own}:
+                return [samples]
+            known.append(axes)
+            found.setdefault(samples.axes, samples)
+        return list(found.values())
 
     def _may_be(self, size: int) -> bool:
         """Whether some value node has an axis that so many samples could have made."""
@@ -146,12 +164,9 @@ class _Search:
 
     # ---- what to ask -----------------------------------------------------------------------------
 
-    def _several(self, others: Mapping[Any, Samples]) -> str:
-        sizes = sorted({samples.size or 0 for samples in others.values()})
-        return (
-            "the samples are not along the first axis of the data, and could be along others, of "
-            f"the sizes {', '.join(map(str, sizes))}"
-        )
+    def _several(self, found: Sequence[Samples]) -> str:
+        sizes = sorted({samples.size or 0 for samples in found})
+        return f"several axes of the data could be it, of the sizes {', '.join(map(str, sizes))}"
 
     def _suspicion(self) -> str:
         """Why there may well be samples though no axis counts them; empty if there is one."""
@@ -175,8 +190,13 @@ class _Search:
         return ""
 
 
-def _candidates(shapes: Mapping[int, tuple[int, ...]]) -> Iterator[tuple[int, bool, Axes]]:
-    """Sizes, and the axes of the data that may count so many samples: first axes before others.
+def _rank(axes: Axes) -> int:
+    """First axes go before others."""
+    return 0 if not any(axes.values()) else LAST if all(axes.values()) else 1
+
+
+def _candidates(shapes: Mapping[int, tuple[int, ...]]) -> Iterator[Candidate]:
+    """Sizes, and the axes of the data that may count so many samples.
 
     Not all data of this size need be samples: there may be as many classes.
     """
@@ -192,7 +212,7 @@ def _candidates(shapes: Mapping[int, tuple[int, ...]]) -> Iterator[tuple[int, bo
                 key = frozenset(axes.items())
                 if axes and key not in seen:
                     seen.add(key)
-                    yield size, place == 0, axes
+                    yield size, axes
 
 
 def _are_alike(view: View, again: View) -> bool:

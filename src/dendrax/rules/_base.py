@@ -51,7 +51,7 @@ def gammas(rule: Any, net: Network, nodes: Iterable[Port]) -> Mapping[Port, floa
     """The integration step of each of some value nodes."""
     gamma: Any = rule.gamma
     if not callable(gamma):
-        return dict.fromkeys(nodes, gamma)
+        return dict.fromkeys(nodes, float(gamma))
     found: dict[Port, float] = {}
     for port in nodes:
         vertex = net.view.vertex(port)
