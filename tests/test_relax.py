@@ -97,7 +97,7 @@ def test_each_step_of_a_model_by_operation(name):
 
 def test_delays_have_value_nodes_too():
     """On a levelled graph a step is the gradient of the energy of the graph written out."""
-    graph = model_graph("fc_resnet")
+    graph = model_graph("fc_resnet", "parameter")  # the stream lies inside the vertices
     written = dendrax.level(graph).expand()
     assert len(written.nodes) > len(graph.nodes)
     check_steps(written, IL(num_steps=4, gamma=0.02, init="noise", batch="sum"))

@@ -192,9 +192,7 @@ def test_the_wave_is_a_diagonal_with_exact_zeros_ahead(layers):
 def test_every_plot_is_written(layers, tmp_path):
     graph, target = layers
     zil = dendrax.run(graph, ZIL(), target=target, record=("energy", "statistics"))
-    il = dendrax.run(
-        graph, IL(num_steps=6, batch="sum"), target=target, record=("energy", "epsilon")
-    )
+    il = dendrax.run(graph, IL(num_steps=6), target=target, record=("energy", "epsilon"))
     figure = draw.energy(il, tmp_path / "energy.svg")
     np.testing.assert_allclose(lines(figure)["total"].get_ydata(), il.energy)
     draw.wave(zil, tmp_path / "wave.png")
@@ -299,7 +297,7 @@ def test_records_of_errors_and_of_statistics_give_the_same_plots():
 
 def test_what_is_compared_is_all_there(layers):
     graph, target = layers
-    result = dendrax.run(graph, IL(num_steps=3, batch="sum"), target=target, record="energy")
+    result = dendrax.run(graph, IL(num_steps=3), target=target, record="energy")
     figure = draw.compare(r for r in (result, result))
     assert list(lines(figure)) == ["IL(num_steps=3)", "IL(num_steps=3) (2)"]
     assert list(lines(draw.compare({"_a": result}))) == [" _a"]

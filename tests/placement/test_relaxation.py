@@ -153,7 +153,8 @@ def test_devices_do_not_wait_for_each_other_between_value_nodes():
     assert all(placed._runner.wanted(stage.block, learns=False) for stage in stages[1:])
     assert not any(stage.passing for stage in stages)
     loss, args = _args("fc_resnet")  # here the stream does pass through
-    placed = placement.place(loss, *args, devices=_blocks(3), rule=IL(num_steps=2, batch="sum"))
+    rule = IL(num_steps=2, batch="sum")
+    placed = placement.place(loss, *args, devices=_blocks(3), rule=rule, vertices="parameter")
     assert any(stage.passing for stage in placed._runner.stages)
 
 
@@ -163,10 +164,11 @@ def test_micro_batches_cannot_share_a_value_node():
 
     args = {"a": jnp.eye(3), "b": jnp.eye(3)}, jnp.ones((8, 3))
     rule = IL(num_steps=2, batch=8)
+    choice = {"rule": rule, "vertices": "parameter"}
     with pytest.raises(ValueError, match=r"(?s)made of parameters alone.*micro_batches=1"):
-        placement.place(loss, *args, devices=_blocks(2), rule=rule, micro_batches=2)
-    placed = placement.place(loss, *args, devices=_blocks(2), rule=rule)
-    expected = jax.jit(dendrax.value_and_grad(loss, rule=rule))(*args)
+        placement.place(loss, *args, devices=_blocks(2), micro_batches=2, **choice)
+    placed = placement.place(loss, *args, devices=_blocks(2), **choice)
+    expected = jax.jit(dendrax.value_and_grad(loss, **choice))(*args)
     assert close(placed.value_and_grad(*args), expected)
 
 
