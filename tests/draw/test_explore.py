@@ -187,7 +187,7 @@ def test_two_rules_share_the_room(tmp_path, monkeypatch):
     monkeypatch.setattr(_explore, "MAX_CODES", 3000)
     rules = (ZIL(), IL(num_steps=80, batch="sum"))
     payload = read(dendrax.explore(deep, *ARGS, rule=rules, path=tmp_path / "page.html"))
-    assert [run["rule"] for run in payload["runs"]] == ["ZIL()", "IL(num_steps=80)"]
+    assert [run["rule"] for run in payload["runs"]] == ["ZIL()", "IL(num_steps=80, batch='sum')"]
     assert sum(run["sizes"].size for run in payload["runs"]) <= 3000
     assert _record.MAX_CODES * 2 < 3e6  # bytes, before compression
 
@@ -233,7 +233,10 @@ def test_missing_numbers_do_not_spoil_the_page(tmp_path):
     )
     (run,) = read(page)["runs"]
     assert None in run["energy"]
-    assert run["note"].startswith("IL(num_steps=8, gamma=0.5): ") and "gamma" in run["note"]
+    assert (
+        run["note"].startswith("IL(num_steps=8, gamma=0.5, batch='sum'): ")
+        and "gamma" in run["note"]
+    )
 
 
 @pytest.mark.usefixtures("by_arrivals")

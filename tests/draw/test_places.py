@@ -119,7 +119,7 @@ def test_labels_leave_out_only_the_module_itself():
 def test_words():
     assert shortened("model.blocks[10].attention.query.weight", 20) == "model.….query.weight"
     assert shortened("short", 20) == "short"
-    assert rule_text(dendrax.IL(num_steps=7, batch="sum")) == "IL(num_steps=7)"
+    assert rule_text(dendrax.IL(num_steps=7)) == "IL(num_steps=7)"
     assert rule_text(dendrax.ZIL()) == "ZIL()"
 
 
