@@ -44,7 +44,7 @@ def test_the_panel_says_when_a_parameter_learns(mlp):
     learns = [mlp.evaluate(f"explorer.data.runs[{k}].learns[{index}]") for k in (0, 1)]
     shown = facts(mlp)
     assert shown["learns at (ZIL())"] == learns[0] and learns[0].startswith("t = ")
-    assert shown["learns at (IL(num_steps=12))"] == learns[1] and "end" in learns[1]
+    assert shown["learns at (IL(num_steps=12, batch='sum'))"] == learns[1] and "end" in learns[1]
     assert "A leaf: its value is given, it has no error node." in mlp.inner_text("#panel")
     mlp.click("#compare")
     mlp.click(".rule button >> nth=1")
@@ -88,7 +88,7 @@ def test_curves_beside_one_that_is_missing(mlp):
     mlp.evaluate("explorer.data.runs[1].energy = []")
     texts = written(mlp)
     assert "Energy over time: ZIL(): not finite at any time" in texts
-    assert "Energy over time: IL(num_steps=12): not computed" in texts
+    assert "Energy over time: IL(num_steps=12, batch='sum'): not computed" in texts
 
 
 def test_energies_may_be_negative(visit, tmp_path):
