@@ -35,7 +35,7 @@ def trace(
     free: Any = (),
     tie: Any = None,
 ) -> Graph:
-    """The computational graph of a function: inner jits opened, scans unrolled.
+    """The computational graph of a function: inner jits opened, scans unrolled or stacked.
 
     **Arguments:**
 
@@ -48,9 +48,12 @@ def trace(
     - `vertices`: which functions count as elementary. By default the graph shows every operation,
       and `dendrax.run` groups them as the rule is meant to be used.
         - `"primitive"`: every operation is a vertex.
-        - `"layer"`: the textbook network, in which a vertex ends where an operation uses a
-          parameter (a bias that follows directly, or a sum of such operations, joins it). What lies
-          between belongs to the next vertex, and what follows the last layer to the output.
+        - `"layer"`: the network that a paper would draw. A layer begins at a product with a weight
+          and ends before its activation, at the sum of a residual block, or at the states of a
+          recurrent cell; norms, biases, gates and pooling belong to it or to the next. What
+          follows the last layer belongs to the output. In a `scan` there is one value node for all
+          steps, with time as its first axis.
+        - `"parameter"`: a vertex ends wherever an operation uses a parameter.
         - `"marked"`: the functions marked with `dendrax.vertex`, and nothing else.
         - `("Block", "Embed")`: the results of modules, by the names of their classes (`*` stands
           for anything) or by the classes themselves, and nothing else. Names are those of modules

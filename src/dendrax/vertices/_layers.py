@@ -133,7 +133,7 @@ class Layers:
                 given: list[Origin] = [self.origin[port] for port in user.inputs]
                 if operation(user) in CONTRACTIONS and uses_weight(given):
                     return True
-                if operation(user) in LINEAR and user.index not in seen:
+                if operation(user) in (*LINEAR, "reduce_sum") and user.index not in seen:
                     seen.add(user.index)
                     todo.append(user)
         return False
@@ -141,14 +141,19 @@ class Layers:
     def _is_applied(self, v: Vertex) -> bool:
         """Whether a scaled factor is multiplied with what it was made of, as in a normalisation
         written with its factor first."""
-        made_of = {self._chain(p)[0] for p in v.inputs if self._is_signal(p) and p in self.before}
+        made_of = set().union(*map(self._bases, v.inputs))
         port, users = Port(v.index), list(self._users(v))
         while len(users) == 1 and operation(users[0]) in (*PRODUCTS, *STRUCTURAL):
-            others = [p for p in users[0].inputs if p != port and p in self.before]
-            if any(self._chain(p)[0] in made_of for p in others):
+            if any(made_of & self._bases(p) for p in users[0].inputs if p != port):
                 return True
             port, users = Port(users[0].index), list(self._users(users[0]))
         return False
+
+    def _bases(self, port: Port) -> set[Port]:
+        """What a value is made of, where its depth began; also if it has not been visited yet."""
+        if port in self.depth:
+            return {self._chain(port)[0]} if port in self.before else set()
+        return set().union(*map(self._bases, self.graph[port.vertex].inputs))
 
     def _users(self, v: Vertex) -> Iterator[Vertex]:
         for o in range(len(v.outputs)):
