@@ -13,7 +13,8 @@ from benchmarks import handwritten
 from benchmarks.handwritten import WORKLOADS
 from benchmarks.timing import build, interleaved, with_progress
 
-# With their own settings, on losses that are sums; FixedPrediction, whose steps follow the depth, with as many as IL.
+# With their own settings, on losses that are sums; FixedPrediction, whose steps follow the depth,
+# with as many as IL.
 RULES = {
     "ZIL": dendrax.ZIL(),
     "IL": dendrax.IL(batch="sum"),
