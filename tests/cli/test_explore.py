@@ -68,7 +68,7 @@ def users_folder(tmp_path, monkeypatch):
             "--rule",
             "ZIL",
             "--rule",
-            "IL(num_steps=3)",
+            "IL(num_steps=3, batch='sum')",
             "--vertices",
             "primitive",
         ],

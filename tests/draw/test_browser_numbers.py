@@ -20,7 +20,7 @@ from tests.sampling import every
 def test_the_panel_shows_what_was_run(mlp):
     p, rules = problem("mlp", small=True), (ZIL(), IL(num_steps=12, batch="sum"))
     graph = dendrax.trace(p.loss, p.model, p.inputs, p.target, vertices="layer")
-    for name, rule in zip(("ZIL()", "IL(num_steps=12)"), rules, strict=True):
+    for name, rule in zip(("ZIL()", "IL(num_steps=12, batch='sum')"), rules, strict=True):
         moments = dendrax.run(graph, rule, record=("energy", "statistics")).statistics[:]
         for v in graph.active:
             mlp.evaluate(f"explorer.goTo({v.index})")

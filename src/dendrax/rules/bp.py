@@ -29,6 +29,7 @@ class BP(Rule):
     """
 
     vertices = "primitive"
+    batch = "sum"  # the same errors, whatever the loss is
     local = exact
     is_wave = True
     batch = "sum"  # it has no energies that a mean would weigh

@@ -59,6 +59,7 @@ class ZIL(Rule):
     num_steps: int | None = None
 
     vertices = "primitive"
+    batch = "sum"  # the same errors, whatever the loss is
     local = exact
     keeps_time = True
     batch = "sum"  # it has no energies that a mean would weigh
