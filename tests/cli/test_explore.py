@@ -151,7 +151,7 @@ def test_show_without_times(dendrax, monkeypatch):
     monkeypatch.setattr("dendrax.cli._show.timings", lambda graph: pytest.fail("was timed"))
     code, out, _ = dendrax("show", "users_own:ready", "--no-time")
     assert code == 0 and "Slowest" not in out
-    assert "S4" in out and "t = 3" in out  # w, of level 4
+    assert "S5" in out and "t = 4" in out  # w, of level 5
 
 
 def test_show_of_names_with_markup(dendrax, users_folder):

@@ -202,7 +202,7 @@ def test_every_plot_is_written(layers, tmp_path):
     np.testing.assert_allclose(lines(figure)["output"].get_ydata(), expected, rtol=1e-6)
     draw.compare([zil, il], tmp_path / "compare.svg")
     draw.compare({"one": zil, "two": il}, tmp_path / "named.svg")
-    assert "IL(num_steps=6, batch='sum')" in (tmp_path / "compare.svg").read_text()
+    assert "IL(num_steps=6)" in (tmp_path / "compare.svg").read_text()
     assert ">two<" in (tmp_path / "named.svg").read_text()
     assert all(path.stat().st_size > 1000 for path in tmp_path.iterdir())
 
@@ -300,8 +300,8 @@ def test_what_is_compared_is_all_there(layers):
     result = dendrax.run(graph, IL(num_steps=3), target=target, record="energy")
     figure = draw.compare(r for r in (result, result))
     assert list(lines(figure)) == [
-        "IL(num_steps=3, batch='sum')",
-        "IL(num_steps=3, batch='sum') (2)",
+        "IL(num_steps=3)",
+        "IL(num_steps=3) (2)",
     ]
     assert list(lines(draw.compare({"_a": result}))) == [" _a"]
     np.testing.assert_allclose(figure.axes[0].get_lines()[1].get_ydata(), result.energy)

@@ -27,7 +27,7 @@ LAYERS = {
     "ViT, NNX": 9,
     "ViT, Haiku": 9,
 }
-NO_NAMES = re.compile(r"__call__|function|^params|^w\[|(^|/)(add|mul|dot_general)")
+NO_NAMES = re.compile(r"__call__|function|^params|^w\[|(^|/)(add|mul|dot_general)(_|$)")
 
 
 @pytest.mark.parametrize("name", LAYERS)
