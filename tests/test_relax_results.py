@@ -273,7 +273,7 @@ def test_wrong_precision_of_a_vertex():
     p = problem("mlp", small=True)
     rule = IL(precision=lambda v: -1.0, batch="sum")
     with pytest.raises(
-        ValueError, match=r"precision of layer\(model.layers\[0\]\)=-1.0 is not a positive"
+        ValueError, match=r"precision of layers\[0\]=-1.0 is not a positive"
     ):
         dendrax.grad(p.loss, rule=rule)(p.model, p.inputs, p.target)
 
@@ -281,7 +281,7 @@ def test_wrong_precision_of_a_vertex():
 def test_a_wrong_start():
     p = problem("mlp", small=True)
     rule = IL(init=lambda v, mu: mu[0], batch="sum")
-    with pytest.raises(ValueError, match=r"(?s)init.*model.layers\[0\].*\(8,\).*\(4, 8\)"):
+    with pytest.raises(ValueError, match=r"(?s)init.*layers\[0\].*\(8,\).*\(4, 8\)"):
         dendrax.grad(p.loss, rule=rule)(p.model, p.inputs, p.target)
 
 

@@ -117,7 +117,7 @@ def test_flat_graphs_give_the_same(case):
     graph = dendrax.trace(case.fun, *args, argnums=case.argnums)
     expected = jax.grad(case.fun, case.argnums)(*args)
     assert close(dendrax.run(graph, ZIL()).gradient, expected)
-    folded, call = _trace(case.fun, args, {}, case.argnums)
+    folded, call = _trace(case.fun, args, {}, case.argnums, False, None)
     with jax.disable_jit():  # both operation by operation, both with the sums of inner jits apart
         flat = dendrax.run(graph, ZIL()).gradient
         outputs, tape = record_graph(folded, call.leaves())

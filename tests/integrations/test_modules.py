@@ -14,7 +14,7 @@ import dendrax.equinox
 import dendrax.nnx
 from tests.compare import close, same
 
-RULE = dendrax.IL(num_steps=4, gamma=0.1)
+RULE = dendrax.IL(num_steps=4, gamma=0.1, batch="sum")  # the targets are no arguments
 X, Y = np.random.default_rng(0).normal(size=(2, 5, 4))
 CELLS = np.random.default_rng(1).normal(size=(6, 2, 4))
 
