@@ -142,7 +142,9 @@ def test_everybody_who_takes_vertices_takes_modules(tmp_path):
     class OfLayers(IL):
         vertices = (Layer,)
 
-    assert close(dendrax.grad(net, rule=OfLayers(num_steps=6, gamma=0.1, batch="sum"))(*args), expected)
+    assert close(
+        dendrax.grad(net, rule=OfLayers(num_steps=6, gamma=0.1, batch="sum"))(*args), expected
+    )
 
 
 def test_subclasses_are_meant_too_and_each_call_is_one_node():

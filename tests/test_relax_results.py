@@ -272,9 +272,7 @@ def test_wrong_optimizer():
 def test_wrong_precision_of_a_vertex():
     p = problem("mlp", small=True)
     rule = IL(precision=lambda v: -1.0, batch="sum")
-    with pytest.raises(
-        ValueError, match=r"precision of layers\[0\]=-1.0 is not a positive"
-    ):
+    with pytest.raises(ValueError, match=r"precision of layers\[0\]=-1.0 is not a positive"):
         dendrax.grad(p.loss, rule=rule)(p.model, p.inputs, p.target)
 
 

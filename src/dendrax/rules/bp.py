@@ -32,5 +32,4 @@ class BP(Rule):
     batch = "sum"  # the same errors, whatever the loss is
     local = exact
     is_wave = True
-    batch = "sum"  # it has no energies that a mean would weigh
     descends = False

@@ -62,7 +62,6 @@ class ZIL(Rule):
     batch = "sum"  # the same errors, whatever the loss is
     local = exact
     keeps_time = True
-    batch = "sum"  # it has no energies that a mean would weigh
     descends = False
 
     def __post_init__(self) -> None:
