@@ -27,10 +27,12 @@ GRADIENTS: dict[Library, Callable[..., Any]] = {
     "dendrax": dendrax.value_and_grad,
     "jax": jax.value_and_grad,
     "marked IL": functools.partial(dendrax.value_and_grad, rule=dendrax.IL(), vertices="marked"),
+    "IL": functools.partial(dendrax.value_and_grad, rule=dendrax.IL()),
 }
 PROBLEMS: dict[str, Callable[[], Problem]] = {
     "resnet50": resnet50.problem,
     "lstm": marked.lstm,
+    "plain lstm": functools.partial(marked.lstm, marked=False),
     **{name: functools.partial(problem, name) for name in models.PROBLEMS},
 }
 

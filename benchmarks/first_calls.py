@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-Library = Literal["dendrax", "jax", "marked IL"]
+Library = Literal["dendrax", "jax", "marked IL", "IL"]
 
 MODELS = ("transformer12", "resnet50")
 GOAL = 1.15

@@ -3,12 +3,16 @@
 - A CNN whose layers are marked functions, beside the loop by hand (`benchmarks.handwritten`).
 - The same CNN with delays written out (``IL(levelled=True)``), beside the one without, each divided
   by its number of value nodes.
-- A marked LSTM cell in a `jax.lax.scan`: its compile time, its first call and one step of IL.
+- An LSTM in a `jax.lax.scan`, its cell marked or as it is: its compile time, its first call and one
+  step of IL.
+- A Transformer of twelve layers in a `jax.lax.scan`: one step of IL.
 """
 
+import functools
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,13 +23,14 @@ from rich.table import Table
 
 import dendrax
 from benchmarks import handwritten
-from benchmarks.first_calls import launch
+from benchmarks.first_calls import Library, launch
 from benchmarks.handwritten import WORKLOADS, Params, Workload
 from benchmarks.timing import build, interleaved
 from dendrax.models import Problem
 
 NUM_STEPS = 50  # of inference, for the CNN
 BATCH, SIZE, TIME = 32, 128, 200  # of the LSTM
+WIDTH, HEADS, TOKENS = 64, 4, 32  # of the Transformer
 
 
 @dataclass(frozen=True)
@@ -94,8 +99,8 @@ def _by(rule: dendrax.Rule, loss: Callable[..., Any], vertices: Any) -> Callable
     return dendrax.value_and_grad(loss, rule=rule, vertices=vertices)
 
 
-def lstm(num_steps: int = TIME) -> Problem:
-    """A sequence that a marked LSTM cell reads, and what its last output should be."""
+def lstm(num_steps: int = TIME, *, marked: bool = True) -> Problem:
+    """A sequence that an LSTM cell reads, marked or not, and what its last output should be."""
     keys = jax.random.split(jax.random.key(0), 4)
     weights = {
         "cell": jax.random.normal(keys[0], (2 * SIZE, 4 * SIZE)) / jnp.sqrt(2 * SIZE),
@@ -104,10 +109,10 @@ def lstm(num_steps: int = TIME) -> Problem:
     }
     inputs = jax.random.normal(keys[2], (num_steps, BATCH, SIZE))
     target = jax.random.normal(keys[3], (BATCH, 10))
-    return Problem("lstm", weights, inputs, target, _lstm_loss)
+    cell = dendrax.vertex(_cell) if marked else _cell
+    return Problem("lstm", weights, inputs, target, functools.partial(_lstm_loss, cell))
 
 
-@dendrax.vertex
 def _cell(weights: Any, h: jax.Array, c: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     gates = jnp.concatenate([x, h], 1) @ weights["cell"] + weights["bias"]
     i, f, g, o = jnp.split(gates, 4, axis=1)
@@ -115,42 +120,74 @@ def _cell(weights: Any, h: jax.Array, c: jax.Array, x: jax.Array) -> tuple[jax.A
     return jax.nn.sigmoid(o) * jnp.tanh(c), c
 
 
-def _lstm_loss(weights: Any, inputs: jax.Array, target: jax.Array) -> jax.Array:
+def _lstm_loss(cell: Any, weights: Any, inputs: jax.Array, target: jax.Array) -> jax.Array:
     def step(carry: tuple[jax.Array, jax.Array], x: jax.Array) -> Any:
-        return _cell(weights, carry[0], carry[1], x), None
+        return cell(weights, carry[0], carry[1], x), None
 
-    zeros = jnp.zeros((BATCH, SIZE))
+    zeros = jnp.zeros_like(inputs[0])
     (h, _), _ = jax.lax.scan(step, (zeros, zeros), inputs)
     return jnp.mean(jnp.sum((h @ weights["readout"] - target) ** 2, 1)) / 2
 
 
-def _lstm_compile(seconds: float, num_calls: int) -> float:
+def transformer(num_layers: int = 12) -> Problem:
+    """A Transformer whose layers are the steps of a scan, over stacked weights."""
+    keys = jax.random.split(jax.random.key(0), 8)
+    shapes = {"qkv": (WIDTH, 3 * WIDTH), "out": (WIDTH, WIDTH)}
+    shapes |= {"up": (WIDTH, 4 * WIDTH), "down": (4 * WIDTH, WIDTH)}
+    weights: dict[str, Any] = {
+        name: jax.random.normal(key, (num_layers, *shape)) / jnp.sqrt(shape[0])
+        for key, (name, shape) in zip(keys, shapes.items(), strict=False)
+    }
+    weights["readout"] = jax.random.normal(keys[5], (WIDTH, 10)) / jnp.sqrt(WIDTH)
+    inputs = jax.random.normal(keys[6], (BATCH, TOKENS, WIDTH))
+    target = jax.random.normal(keys[7], (BATCH, 10))
+    return Problem("scanned transformer", weights, inputs, target, _transformer_loss)
+
+
+def _transformer_loss(weights: Any, inputs: jax.Array, target: jax.Array) -> jax.Array:
+    def norm(x: jax.Array) -> jax.Array:
+        return (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
+
+    def layer(x: jax.Array, w: Any) -> tuple[jax.Array, None]:
+        heads = (norm(x) @ w["qkv"]).reshape(*x.shape[:-1], HEADS, -1)
+        q, k, v = jnp.split(heads, 3, axis=-1)
+        scores = jnp.einsum("bthd,bshd->bhts", q, k) / jnp.sqrt(q.shape[-1])
+        mixed = jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(scores), v)
+        x = x + mixed.reshape(x.shape) @ w["out"]
+        return x + jax.nn.gelu(norm(x) @ w["up"]) @ w["down"], None
+
+    stacked = {name: w for name, w in weights.items() if name != "readout"}
+    x, _ = jax.lax.scan(layer, inputs, stacked)
+    return jnp.mean(jnp.sum((norm(x).mean(1) @ weights["readout"] - target) ** 2, 1)) / 2
+
+
+def _compiling(choice: Any, seconds: float, num_calls: int) -> float:
     """Tracing, lowering and compiling for 500 steps, over the same for 50."""
     rule, found = dendrax.IL(), {50: [], 500: []}
     for turn in range(2 * max(num_calls, 1)):
         for length in (50, 500) if turn % 2 else (500, 50):
-            p = lstm(length)
+            p = lstm(length, marked=choice == "marked")
             jax.clear_caches()
-            times = build(_by(rule, p.loss, "marked"), (p.model, p.inputs, p.target))[1:]
+            times = build(_by(rule, p.loss, choice), (p.model, p.inputs, p.target))[1:]
             found[length].append(sum(times))
     return statistics.median(found[500]) / statistics.median(found[50])
 
 
-def _lstm_first_call(seconds: float, num_calls: int) -> float:
+def _first_call(model: str, library: Library, seconds: float, num_calls: int) -> float:
     """IL's over that of `jax.value_and_grad`, each in a process of its own."""
     ours, theirs = [], []
     for _ in range(max(num_calls, 1)):
-        ours.append(launch("lstm", "marked IL").total)
-        theirs.append(launch("lstm", "jax").total)
+        ours.append(launch(model, library).total)
+        theirs.append(launch(model, "jax").total)
     return statistics.median(ours) / statistics.median(theirs)
 
 
-def _lstm_step(seconds: float, num_calls: int) -> float:
+def _step(make: Callable[[], Problem], choice: Any, seconds: float, num_calls: int) -> float:
     """What 20 steps more cost, over 20 backpropagations."""
-    p = lstm()
+    p = make()
     arguments = (p.model, p.inputs, p.target)
     bp, *_ = build(jax.value_and_grad(p.loss), arguments)
-    short, long = (build(_by(dendrax.IL(n), p.loss, "marked"), arguments)[0] for n in (10, 30))
+    short, long = (build(_by(dendrax.IL(n), p.loss, choice), arguments)[0] for n in (10, 30))
     ratios = [interleaved(call, bp, arguments, seconds / 2)[0] for call in (short, long)]
     return (ratios[1] - ratios[0]) / 20
 
@@ -158,9 +195,25 @@ def _lstm_step(seconds: float, num_calls: int) -> float:
 MEASURES: dict[str, tuple[float, Callable[[float, int], float]]] = {
     f"CNN, layers marked / the loop by hand, T = {NUM_STEPS}": (1.06, _marked_cnn),
     f"CNN, levelled / not, per value node, T = {NUM_STEPS}": (1.15, _levelled_cnn),
-    "LSTM, compiling 500 steps / 50": (1.2, _lstm_compile),
-    f"LSTM, {TIME} steps: first call of IL / of BP": (3.0, _lstm_first_call),
-    f"LSTM, {TIME} steps: a step of IL / BP": (0.4, _lstm_step),
+    "LSTM, marked, compiling 500 steps / 50": (1.2, partial(_compiling, "marked")),
+    "LSTM as it is, compiling 500 steps / 50": (1.2, partial(_compiling, "layer")),
+    f"LSTM, marked, {TIME} steps: first call of IL / of BP": (
+        3.0,
+        partial(_first_call, "lstm", "marked IL"),
+    ),
+    f"LSTM as it is, {TIME} steps: first call of IL / of BP": (
+        3.0,
+        partial(_first_call, "plain lstm", "IL"),
+    ),
+    f"LSTM, marked, {TIME} steps: a step of IL / BP": (0.4, partial(_step, lstm, "marked")),
+    f"LSTM as it is, {TIME} steps: a step of IL / BP": (
+        0.4,
+        partial(_step, partial(lstm, marked=False), "layer"),
+    ),
+    "Transformer, 12 layers in a scan: a step of IL / BP": (
+        1.0,
+        partial(_step, transformer, "layer"),
+    ),
 }
 
 
@@ -168,7 +221,8 @@ def table(rows: Sequence[Row]) -> Table:
     """The measurements as a table."""
     found = Table(
         title="Value nodes at marks, at delays and inside loops (float32)",
-        caption=f"LSTM: a marked cell in a scan, batch {BATCH}, {SIZE} units; medians",
+        caption=f"LSTM: in a scan, batch {BATCH}, {SIZE} units; Transformer: batch {BATCH}, "
+        f"{TOKENS} tokens, width {WIDTH}; medians",
     )
     for title in ("what", "ratio", "at most"):
         found.add_column(title, justify="left" if title == "what" else "right")
