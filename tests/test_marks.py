@@ -7,7 +7,7 @@ import pytest
 
 import dendrax
 from dendrax import IL, ZIL
-from dendrax.inference._network import evaluate
+from dendrax.inference import evaluate
 from tests.compare import close, same
 
 

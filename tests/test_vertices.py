@@ -9,7 +9,7 @@ import pytest
 import dendrax
 from dendrax import IL
 from dendrax.graph import operations_of
-from dendrax.inference._network import evaluate
+from dendrax.inference import evaluate
 from dendrax.models import PROBLEMS, problem
 from tests.cases.graphs import GRAPHS
 from tests.compare import close

@@ -49,8 +49,6 @@ from dendrax.inference._learn import learn as learn
 from dendrax.inference._learn import settled_arguments as settled_arguments
 from dendrax.inference._network import Look as Look
 from dendrax.inference._network import Network as Network
-from dendrax.inference._network import View as View
-from dendrax.inference._network import view_of as view_of
 from dendrax.inference._notice import advice as advice
 from dendrax.inference._notice import notice as notice
 from dendrax.inference._notice import step_of as step_of
@@ -71,3 +69,5 @@ from dendrax.inference._settle import relax as relax
 from dendrax.inference._settle import settle as settle
 from dendrax.inference._trust import check_no_memory as check_no_memory
 from dendrax.inference._trust import check_wave as check_wave
+from dendrax.inference._view import View as View
+from dendrax.inference._view import view_of as view_of

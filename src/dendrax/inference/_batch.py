@@ -7,8 +7,8 @@ from typing import Any
 
 from dendrax.graph import Port
 from dendrax.inference._energy import Energy
-from dendrax.inference._network import View
 from dendrax.inference._samples import Samples, is_shared, samples_of
+from dendrax.inference._view import View
 from dendrax.support import BATCH_LOSSES, complain, one_of, warn
 
 

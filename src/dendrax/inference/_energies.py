@@ -20,8 +20,8 @@ from dendrax.inference._energy import (
     check_precision,
 )
 from dendrax.inference._held import held_value, meant_by
-from dendrax.inference._network import View
 from dendrax.inference._steps import OverSteps
+from dendrax.inference._view import View
 from dendrax.support import complain
 
 # One for all value nodes, or by name, or by vertex. A function `(mu, x) -> energy` is an energy.

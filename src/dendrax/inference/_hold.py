@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from dendrax.graph import Port
 from dendrax.inference._clamp import Clamp, Hold
 from dendrax.inference._held import HeldValue, checked_mapping, held_value, meant_by
-from dendrax.inference._network import View
+from dendrax.inference._view import View
 from dendrax.support import complain
 
 Array = Any

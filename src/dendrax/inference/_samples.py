@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dendrax.graph import Graph, Port, Vertex, level_graph
-from dendrax.inference._network import View, view_of
 from dendrax.inference._reduction import sums_samples
+from dendrax.inference._view import View, view_of
 from dendrax.support import is_of_dendrax
 from dendrax.tracing import Resizable
 from dendrax.vertices import with_vertices

@@ -20,7 +20,7 @@ from dendrax.inference._energies import check_mask, energies_of, output_energies
 from dendrax.inference._evaluate import Cuts, Values, evaluate
 from dendrax.inference._held import Held, HeldValue
 from dendrax.inference._hold import resolved_holds, started
-from dendrax.inference._network import Look, Network, View, quantities, view_of
+from dendrax.inference._network import Look, Network, quantities
 from dendrax.inference._rule import Rule
 from dendrax.inference._samples import samples_of
 from dendrax.inference._trust import (
@@ -32,6 +32,7 @@ from dendrax.inference._trust import (
     looked,
     running,
 )
+from dendrax.inference._view import View, view_of
 from dendrax.support import check_records
 from dendrax.walk import carried_as, hoisted
 
