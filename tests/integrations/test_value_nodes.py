@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dendrax
+import dendrax.nnx
 from dendrax import IL
 from tests.cases.networks import NETWORKS
 from tests.compare import close
@@ -49,15 +50,20 @@ def test_modules_by_name(name):
 
 
 INDEPENDENT = [name for name in LAYERS if "ResNet18" not in name and "CNN" not in name]
+QUICK = ("MLP, Equinox", "LSTM, Haiku", "scanned Transformer, Equinox")
 
 
-@pytest.mark.parametrize("name", [n for n in INDEPENDENT if "NNX" not in n and "dendrax" not in n])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in INDEPENDENT],
+)
 def test_a_mean_is_the_mean_of_what_single_samples_teach(name):
-    fun, (params, x) = NETWORKS[name].make()
-    found = jax.jit(dendrax.grad(fun, rule=IL(num_steps=4)))(params, x)
-    alone = dendrax.grad(fun, rule=IL(num_steps=4, batch="sum"))
-    each = jax.jit(jax.vmap(lambda x: alone(params, x[None])))(x)
-    expected = jax.tree.map(lambda g: jnp.mean(g, 0), each)
+    fun, (model, *data) = NETWORKS[name].make()
+    grad = dendrax.nnx.grad if "NNX" in name else dendrax.grad
+    found = grad(fun, rule=IL(num_steps=4))(model, *data)
+    alone = grad(fun, rule=IL(num_steps=4, batch="sum"))
+    each = [alone(model, *(x[i : i + 1] for x in data)) for i in range(len(data[0]))]
+    expected = jax.tree.map(lambda *g: sum(g) / len(g), *each)
     pairs = list(zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True))
     scale = max(np.abs(other).max() for _, other in pairs)
     for one, other in pairs:
