@@ -60,8 +60,8 @@ QUICK = ("MLP, Equinox", "LSTM, Haiku", "scanned Transformer, Equinox")
 def test_a_mean_is_the_mean_of_what_single_samples_teach(name):
     fun, (model, *data) = NETWORKS[name].make()
     grad = dendrax.nnx.grad if "NNX" in name else dendrax.grad
-    found = grad(fun, rule=IL(num_steps=4))(model, *data)
-    alone = grad(fun, rule=IL(num_steps=4, batch="sum"))
+    found = grad(fun, rule=IL(num_steps=4, gamma=0.02))(model, *data)
+    alone = grad(fun, rule=IL(num_steps=4, gamma=0.02, batch="sum"))
     each = [alone(model, *(x[i : i + 1] for x in data)) for i in range(len(data[0]))]
     expected = jax.tree.map(lambda *g: sum(g) / len(g), *each)
     pairs = list(zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True))
