@@ -212,6 +212,17 @@ SUMS = {
 }
 
 
+@pytest.mark.parametrize("weigh", [lambda m: m / m.sum(), lambda m: jax.nn.softmax(m, 0)])
+def test_weights_for_each_part_of_a_sample_may_make_a_mean(weigh):
+    def loss(w, x, m):
+        errors = jnp.sum((jnp.tanh(x @ w[0]) @ w[1]) ** 2, -1)
+        return jnp.sum(weigh(m) * errors)
+
+    x = jnp.asarray(RNG.normal(size=(9, 5, 6)))
+    m = jnp.asarray(RNG.uniform(size=(9, 5)))
+    dendrax.grad(loss, rule=IL(2))(W[:2], x, m)  # a warning would be an error
+
+
 @pytest.mark.parametrize("name", SUMS)
 def test_a_sum_that_is_taken_for_a_mean(name):
     with pytest.warns(UserWarning, match=r"adds up 7 samples and divides by nothing.*batch='sum'"):

@@ -222,8 +222,17 @@ def test_single_steps_are_held():
         for scan, hold in zip((jax.lax.scan, written_out), holds, strict=True)
     )
     assert close(found, expected, ulps=1024)
+    some = jnp.zeros((4, 1, 1), bool).at[0].set(True)
+    both = {"scan[2]/cell": value, "scan/cell": (0.0, some)}
+    one, other = (
+        dendrax.value_and_grad(
+            of(last, jax.lax.scan), rule=IL(5), vertices="marked", hold=dict(pairs)
+        )(*args)
+        for pairs in (both.items(), reversed(both.items()))
+    )
+    assert close(one, other, ulps=0)
     held = {"scan[9]/cell": value}
-    with pytest.raises(KeyError, match="scan has 4 steps"):
+    with pytest.raises(KeyError, match=r"hold: scan has 4 steps[\s\S]*counted from 0"):
         dendrax.value_and_grad(
             of(last, jax.lax.scan), rule=IL(5, batch="sum"), vertices="marked", hold=held
         )(*args)

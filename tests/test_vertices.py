@@ -335,3 +335,51 @@ def test_the_choice_is_shown():
     assert "2 value nodes, and the output, which is clamped" in text
     assert "value node layers[1]" in text
     assert "_layers.py" in text
+
+
+@pytest.mark.parametrize("f", [jnp.tanh, jax.nn.relu, jax.nn.silu, jax.nn.gelu, jax.nn.elu])
+@pytest.mark.parametrize("after", ["bare", "scale", "norm"])
+def test_the_value_node_is_before_any_activation(f, after):
+    def loss(w, x):
+        h = f(x @ w["a"] + w["b"])
+        if after == "norm":
+            h = (h - h.mean(-1, keepdims=True)) * jax.lax.rsqrt(h.var(-1, keepdims=True) + 1e-5)
+        if after != "bare":
+            h = h * w["g"] + w["s"]
+        return jnp.sum((h @ w["c"]) ** 2)
+
+    shapes = {"a": (3, 4), "b": (4,), "g": (4,), "s": (4,), "c": (4, 2)}
+    w = {name: jnp.ones(shape) for name, shape in shapes.items()}
+    graph = layers_of(loss, w, jnp.ones((5, 3)))
+    (node,) = graph.nodes
+    assert {v.name for v in graph.inputs(node)} == {"w['a']", "w['b']", "x"}
+
+
+def test_deep_networks_of_gates_and_of_parts_take_no_time():
+    def gated(w, x):
+        gate = jax.nn.softplus(x @ w["v"]) * w["g"]
+        for _ in range(60):
+            x = x + jnp.tanh(x @ w["v"])
+        return jnp.sum((gate * x) ** 2)
+
+    def parts(w, x):
+        h = jnp.concatenate([x @ w["v"], jnp.tanh(x @ w["v"]) @ w["v"]], 1)
+        for _ in range(1200):
+            h = jnp.sin(h)
+        return jnp.sum((h[:, :4] @ w["v"]) ** 2)
+
+    w = {"v": jnp.eye(4), "g": jnp.ones(4)}
+    assert len(layers_of(gated, w, jnp.ones((5, 4))).nodes) >= 60
+    assert len(layers_of(parts, w, jnp.ones((5, 4))).nodes) == 3
+
+
+def test_a_number_is_no_layer():
+    """A spectral norm: the weight divided by a number that states have made."""
+
+    def loss(w, u, x):
+        sigma = u @ w["a"] @ jnp.ones(4)
+        return jnp.sum((jnp.tanh(x @ (w["a"] / sigma)) @ w["c"]) ** 2)
+
+    w = {"a": jnp.ones((3, 4)), "c": jnp.ones((4, 2))}
+    (node,) = layers_of(loss, w, jnp.ones(3), jnp.ones((5, 3))).nodes
+    assert node.shape == (5, 4)

@@ -35,7 +35,8 @@ def trace(
     free: Any = (),
     tie: Any = None,
 ) -> Graph:
-    """The computational graph of a function: inner jits opened, scans unrolled or stacked.
+    """The computational graph of a function, inner jits opened. A `scan` stays a loop under
+    `"layer"`, `"marked"` and modules, and is unrolled otherwise.
 
     **Arguments:**
 

@@ -149,7 +149,8 @@ def _read_vertices(text: str | None) -> Any:
 
 def _vertices(default: str) -> Any:
     return typer.Option(
-        help="What is a vertex: primitive, layer, marked, or modules by their names, Block,Embed.",
+        help="What is a vertex: primitive, layer, parameter, marked, or modules by their names, "
+        "Block,Embed.",
         show_default=default,
         autocompletion=completer(VERTICES),
     )

@@ -40,7 +40,7 @@ def liveness(graph: Graph) -> Liveness:
         return EVERYWHERE
     forward = _forward(graph, [graph[leaf].carries[0] for leaf in graph.leaves])
     roots = {port for port, root in zip(graph.outputs, graph.roots, strict=True) if root}
-    told = _backward(graph, roots, forward)
+    errors = _backward(graph, roots, forward)
     read = _backward(graph, roots, None)
     ends = dict(_ends(graph, roots))
     live: dict[Port, Mask] = {}
@@ -49,7 +49,7 @@ def liveness(graph: Graph) -> Liveness:
         region = _scan(v)
         for stack, cut in zip(region.stacks(v), region.cuts, strict=True):
             carried, has_error, is_read = (
-                _mask(region, cut, found.steps[v.index]) for found in (forward, told, read)
+                _mask(region, cut, found.steps[v.index]) for found in (forward, errors, read)
             )
             at_end = np.zeros_like(has_error)
             if stack in ends:
@@ -117,17 +117,17 @@ def _backward(graph: Graph, seeds: set[Port], forward: _Walk | None) -> _Walk:
     for v in reversed(graph.vertices):
         if v.function is None:
             continue
-        told = [Port(v.index, o) in walk.ports for o in range(len(v.outputs))]
-        if not any(told):
+        asked = [Port(v.index, o) in walk.ports for o in range(len(v.outputs))]
+        if not any(asked):
             if is_stacked(v):
                 walk.steps[v.index] = [_NOWHERE] * _scan(v).length
             continue
         if is_stacked(v):
-            reached = _backward_in_loop(v, told, forward, walk)
+            reached = _backward_in_loop(v, asked, forward, walk)
         elif forward is None:
             reached = v.inputs
         else:
-            masks = [d for d, hit in zip(v.depends, told, strict=True) if hit]
+            masks = [d for d, hit in zip(v.depends, asked, strict=True) if hit]
             reached = [p for k, p in enumerate(v.inputs) if any(m >> k & 1 for m in masks)]
         walk.ports.update(p for p in reached if forward is None or p in forward.ports)
     return walk
@@ -137,15 +137,15 @@ _NOWHERE = _Walk()
 
 
 def _backward_in_loop(
-    v: Vertex, told: Sequence[bool], forward: _Walk | None, outer: _Walk
+    v: Vertex, asked: Sequence[bool], forward: _Walk | None, outer: _Walk
 ) -> list[Port]:
     region, body = _scan(v), _scan(v).body
     given = [None] * region.length if forward is None else forward.steps[v.index]
     leaves = [Port(leaf) for leaf in region.input_leaves]
     consts, before, xs = region.split(leaves)
     ys = body.outputs[region.num_carry : region.num_results]
-    always = {p for p, hit in zip(ys, told[region.num_carry :], strict=False) if hit}
-    carry = list(told[: region.num_carry])
+    always = {p for p, hit in zip(ys, asked[region.num_carry :], strict=False) if hit}
+    carry = list(asked[: region.num_carry])
     steps: list[_Walk] = []
     known: dict[Any, _Walk] = {}
     for at in reversed(given):

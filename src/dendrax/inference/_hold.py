@@ -22,12 +22,9 @@ def resolved_holds(clamp: Clamp, view: View) -> tuple[Clamp, dict[Port, HeldValu
     outputs = _output_names(view)
     held_nodes: dict[Port, HeldValue] = {}
     held_outputs: dict[int, HeldValue] = {}
+    steps = {name: step for name in clamp.hold if (step := _step_of(view, name)) is not None}
     for pattern, given in clamp.hold.items():
-        step = view.step(pattern) if isinstance(pattern, str) else None
-        if step is not None:
-            port, place = step
-            at = _of_step(view, port, place, pattern, given)
-            held_nodes[port] = at.joined(held_nodes[port]) if port in held_nodes else at
+        if pattern in steps:
             continue
         for name in meant_by("hold", pattern, {**view.names, **outputs}):
             if name in outputs:
@@ -42,7 +39,20 @@ def resolved_holds(clamp: Clamp, view: View) -> tuple[Clamp, dict[Port, HeldValu
                         remedy="Leave it out of one of the two, or hold a part of it: hold={"
                         f"{name!r}: (value, mask)}}.",
                     )
+    for name, (port, place) in steps.items():
+        at = _of_step(view, port, place, name, clamp.hold[name])
+        held_nodes[port] = at.joined(held_nodes[port]) if port in held_nodes else at
     return (_with_outputs(clamp, view, held_outputs) if held_outputs else clamp), held_nodes
+
+
+def _step_of(view: View, name: Any) -> tuple[Port, tuple[int | slice, ...]] | None:
+    """The value node in a loop and which step of it a name means, if any."""
+    try:
+        return view.step(name) if isinstance(name, str) else None
+    except KeyError as problem:
+        raise complain(
+            KeyError, f"hold: {problem.args[0]}.", remedy="Steps are counted from 0."
+        ) from None
 
 
 def _of_step(

@@ -19,6 +19,7 @@ from dendrax.local import Constant, Equation
 _HANDED_ON = ("neg", "convert_element_type", "squeeze", "reshape", "copy", "broadcast_in_dim")
 _ADDED = ("add", "sub", "add_any")
 _SUMS = ("reduce_sum", "dot_general")
+_WEIGHING = ("div", "exp", "exp2", "logistic", "rsqrt")  # what may make weights that add up to one
 
 
 def sums_samples(graph: Graph, again: Graph, nodes: Collection[Port], size: int) -> bool:
@@ -69,7 +70,7 @@ class _Walk:
         todo, seen = [v], {v.index}
         while todo:
             v = todo.pop()
-            name = v.function.primitive if isinstance(v.function, Equation) else ""
+            name = operation_of(v)
             if name in ("mul", "div"):
                 scale = _scale(v)
                 factor *= 1.0 if scale is None else min(scale, 1.0)
@@ -83,15 +84,25 @@ class _Walk:
 
     def _may_weigh(self, port: Port) -> bool:
         """Whether a factor is made of data, and one number for each sample."""
-        while not self.graph.carries(port):
-            v = self.graph[port.vertex]
-            aval = v.outputs[port.output]
-            if np.issubdtype(aval.dtype, np.inexact) and aval.size == self.size:
+        todo, seen = [port], {port}
+        while todo:
+            at = todo.pop()
+            v = self.graph[at.vertex]
+            if self.graph.carries(at):
+                continue
+            aval, name = v.outputs[at.output], operation_of(v)
+            is_number = np.issubdtype(aval.dtype, np.inexact)
+            if is_number and (aval.size == self.size or name in _WEIGHING or "reduce" in name):
                 return True
-            if len(v.inputs) != 1:
-                return False
-            (port,) = v.inputs
+            fresh = [p for p in v.inputs if p not in seen]
+            seen.update(fresh)
+            todo += fresh
         return False
+
+
+def operation_of(v: Vertex) -> str:
+    """The primitive operation of a vertex, if it is one."""
+    return v.function.primitive if isinstance(v.function, Equation) else ""
 
 
 def _scale(v: Vertex) -> float | None:

@@ -12,7 +12,8 @@ own which inference moves. What lies between them is the vertices' functions.
 - a function: whatever it picks of the graph of operations.
 
 The output is never a value node: the loss or the target clamps it. A scan stays a loop, and value
-nodes inside are stacked over time (`dendrax.vertices._stacked`).
+nodes inside are stacked over time (`dendrax.vertices._stacked`), but under ``"primitive"``,
+``"parameter"``, a function, or for a rule that keeps errors in step.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ A flat graph of operations enters; the ports at which its layers end leave.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 
 from dendrax.graph import Graph, Port, Vertex, is_marked
@@ -66,6 +67,8 @@ class Layers:
         found &= set(active_ports(self.graph))
         scalars = scalar_tail(self.graph)
         ends = {port for port in found if port.vertex not in scalars}
+        if not all(v.shape == () for v in self.graph.active):  # a number is no layer of a network
+            ends = {port for port in ends if self.graph[port.vertex].outputs[port.output].shape}
         # What is made of another end alone, as a normalised stream is, belongs to its readers.
         return {port for port in ends if ends.isdisjoint(self._chain(port)[:-1])}
 
@@ -77,17 +80,14 @@ class Layers:
             self.depth.update(dict.fromkeys(ports, 0))
             return
         depth = max((self.depth[port] for port in v.inputs), default=0)
-        unbroken = self._stays_unbroken(v, depth)
+        own = self._own(v, depth)
+        before = self._common(v, own, depth)
+        unbroken = self._stays_unbroken(v, own, before, depth)
+        scaled = functools.reduce(int.__or__, (self.scaled.get(port, 0) for port in own), 0)
+        scaled |= 1 << v.index if self._has(v, "parameter", "product") else 0
         if self._begins_a_layer(v, unbroken):
             self.begins.add(v.index)
-            depth, unbroken = depth + 1, True
-        own = self._own(v, depth)
-        scaled = functools.reduce(int.__or__, (self.scaled.get(port, 0) for port in own), 0)
-        if v.index in self.begins:
-            before, scaled = None, 0
-        else:
-            before = self._common(v, own, depth)
-            scaled |= 1 << v.index if self._has(v, "parameter", "product") else 0
+            depth, unbroken, before, scaled = depth + 1, True, None, 0
         for port in ports:
             self.depth[port], self.unbroken[port], self.scaled[port] = depth, unbroken, scaled
             self.before[port] = before
@@ -119,11 +119,33 @@ class Layers:
         scales = name in ELEMENTWISE and name not in SUMS and not unbroken
         return scales and not self._meets(v) and not self._is_applied(v)
 
-    def _stays_unbroken(self, v: Vertex, depth: int) -> bool:
+    def _stays_unbroken(
+        self, v: Vertex, own: Sequence[Port], before: Port | None, depth: int
+    ) -> bool:
         if operation(v) not in LINEAR:
             return False
         inner = [port for port in v.inputs if self._is_signal(port) and port in self.before]
-        return any(self.depth[p] < depth or self.unbroken[p] for p in inner)
+        if any(self.depth[port] < depth for port in inner):
+            return True
+        whole = all(self.unbroken[port] for port in own)
+        return bool(own) and (
+            whole or (any(map(self.unbroken.get, own)) and self._norms(v, before))
+        )
+
+    def _norms(self, v: Vertex, base: Port | None) -> bool:
+        """Whether what comes together here was normalised, by means of what it was made of. Else it
+        is an activation, such as ``z * sigmoid(z)``."""
+        todo, seen = list(v.inputs), {base}
+        while todo:
+            port = todo.pop()
+            if port in seen or port not in self.before:
+                continue
+            seen.add(port)
+            between = self.graph[port.vertex]
+            if operation(between).startswith("reduce_"):
+                return True
+            todo += between.inputs
+        return False
 
     def _meets(self, v: Vertex) -> bool:
         """Whether a value comes to a weight operation as it is, but for biases and scales."""
@@ -151,9 +173,16 @@ class Layers:
 
     def _bases(self, port: Port) -> set[Port]:
         """What a value is made of, where its depth began; also if it has not been visited yet."""
-        if port in self.depth:
-            return {self._chain(port)[0]} if port in self.before else set()
-        return set().union(*map(self._bases, self.graph[port.vertex].inputs))
+        todo, seen, found = [port], {port}, set()
+        while todo:
+            at = todo.pop()
+            if at in self.before:
+                found.add(self._chain(at)[0])
+            elif at not in self.depth:
+                fresh = [p for p in self.graph[at.vertex].inputs if p not in seen]
+                seen.update(fresh)
+                todo += fresh
+        return found
 
     def _users(self, v: Vertex) -> Iterator[Vertex]:
         for o in range(len(v.outputs)):
@@ -207,38 +236,51 @@ class Layers:
 
     def _is_private(self, port: Port) -> bool:
         """Whether a value is read as a part of one sum or product alone, or each slice of it is."""
+        todo, seen = [port], {port}
+        while todo:
+            ways = self._ways_on(todo.pop())
+            if ways is None:
+                return False
+            fresh = [p for p in ways if p not in seen]
+            seen.update(fresh)
+            todo += fresh
+        return True
+
+    def _ways_on(self, port: Port) -> list[Port] | None:
+        """Where a value goes on to that only one part of the graph reads; nowhere, where it becomes
+        a part of something. ``None``: others read it, or a layer does."""
         users = self.users.get(port, [])
         if port in self.roots or not users:
-            return False
-        if len(users) > 1:
-            return all(operation(v) in SLICES and self._is_kept_private(v) for v in users)
-        (user,) = users
-        if user.index in self.begins or is_marked(user):
-            return False
-        merges = sum(self._is_signal(p) for p in user.inputs) > 1
-        if merges and operation(user) not in GATHERING:
-            return True
-        return self._is_kept_private(user)
-
-    def _is_kept_private(self, v: Vertex) -> bool:
-        results = (Port(v.index, o) for o in range(len(v.outputs)))
-        return all(self._is_private(port) for port in results if port in self.users)
+            return None
+        if len(users) == 1:
+            (user,) = users
+            if user.index in self.begins or is_marked(user):
+                return None
+            merges = sum(self._is_signal(p) for p in user.inputs) > 1
+            if merges and operation(user) not in GATHERING:
+                return []
+        elif not all(operation(user) in SLICES for user in users):
+            return None
+        results = (Port(v.index, o) for v in users for o in range(len(v.outputs)))
+        return [result for result in results if result in self.users] or None
 
     def _nodes_of(self, port: Port) -> Iterator[Port]:
-        """Where the value node behind a value is."""
-        chain = self._chain(port)
-        base = chain[0]
-        v = self.graph[base.vertex]
-        if is_marked(v):
-            yield base
-        elif v.index in self.begins:
-            yield self._with_scales(chain)
-        elif operation(v) in GATHERING or _is_stack(v):
-            for part in v.inputs:
-                if part in self.before and self._is_signal(part):
-                    yield from self._nodes_of(part)
-        elif self.depth[base] and self._is_made_here(v):
-            yield self._with_bias(chain)
+        """Where the value nodes behind a value are."""
+        todo, seen = [port], {port}
+        while todo:
+            chain = self._chain(todo.pop())
+            base = chain[0]
+            v = self.graph[base.vertex]
+            if is_marked(v):
+                yield base
+            elif v.index in self.begins:
+                yield self._with_scales(chain)
+            elif operation(v) in GATHERING or _is_stack(v):
+                parts = [p for p in v.inputs if p in self.before and self._is_signal(p)]
+                todo += [p for p in parts if p not in seen]
+                seen.update(parts)
+            elif self.depth[base] and self._is_made_here(v):
+                yield self._with_bias(chain)
 
     def _is_made_here(self, v: Vertex) -> bool:
         """Whether a value is more than a reshaped part of a shallower one."""
@@ -247,8 +289,10 @@ class Layers:
     def _with_scales(self, chain: Sequence[Port]) -> Port:
         """The end of a layer that a weight operation begins: behind biases and normalisations."""
         end = chain[0]
-        for port in chain[1:]:
-            if operation(self.graph[port.vertex]) not in LINEAR:
+        for before, port in itertools.pairwise(chain):
+            v = self.graph[port.vertex]
+            comes_together = len(self._own(v, self.depth[port])) > 1
+            if operation(v) not in LINEAR or (comes_together and not self._norms(v, before)):
                 break
             if self.scaled[port] != self.scaled[end]:
                 end = port

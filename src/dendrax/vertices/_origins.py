@@ -42,7 +42,7 @@ def operation(v: Vertex) -> str:
 
 
 def has_nodes(v: Vertex) -> bool:
-    """Whether a vertex is marked, or has marks inside."""
+    """Whether a vertex is marked, or is a loop with value nodes inside."""
     return is_marked(v) or is_stacked(v)
 
 
@@ -56,9 +56,20 @@ def origins(graph: Graph) -> dict[Port, Origin]:
     found: dict[Port, Origin] = {}
     all_scalar = all(v.shape == () for v in graph.active)
     for v in graph.vertices:
-        origin = _origin(v, [found[port] for port in v.inputs], all_scalar)
+        given: list[Origin] = [found[port] for port in v.inputs]
+        shapes = [graph[port.vertex].outputs[port.output].shape for port in v.inputs]
+        if _is_normed(v, given, shapes):
+            given = ["parameter"]
+        origin = _origin(v, given, all_scalar)
         found.update((Port(v.index, o), origin) for o in range(len(v.outputs)))
     return found
+
+
+def _is_normed(v: Vertex, given: Sequence[Origin], shapes: Sequence[tuple[int, ...]]) -> bool:
+    """Whether a parameter is only divided by a number, which data or states may have made."""
+    others = [shape for shape, origin in zip(shapes, given, strict=True) if origin != "parameter"]
+    scales = operation(v) in PRODUCTS and "parameter" in given and bool(v.shape)
+    return scales and all(shape == () for shape in others)
 
 
 def _origin(v: Vertex, given: Sequence[Origin], all_scalar: bool) -> Origin:
