@@ -110,6 +110,19 @@ def test_sequences(axis):
     assert close(found, jax.tree.map(lambda *g: sum(g) / 7, *each), ulps=1024)
 
 
+def test_samples_along_other_axes_of_the_same_size():
+    def loss(p, x, y):
+        step = lambda h, x: (jnp.tanh(x @ p["a"] + h @ p["w"]), None)
+        h, _ = jax.lax.scan(step, jnp.zeros((x.shape[1], 5)), x)
+        return jnp.mean((h @ p["o"] - y) ** 2)
+
+    shapes = {"a": (3, 5), "w": (5, 5), "o": (5, 4)}
+    p = {name: jnp.asarray(RNG.normal(size=shape)) / 2 for name, shape in shapes.items()}
+    x, y = jnp.asarray(RNG.normal(size=(4, 4, 3))), jnp.asarray(RNG.normal(size=(4, 4)))
+    found, expected = (dendrax.grad(loss, rule=IL(batch=b))(p, x, y) for b in ("mean", 4))
+    assert close(found, expected, ulps=64)
+
+
 def test_what_samples_share_keeps_its_energy():
     def loss(w, x, y):
         context = jnp.tanh(w[2]) @ w[3]  # of parameters alone

@@ -373,6 +373,41 @@ def test_deep_networks_of_gates_and_of_parts_take_no_time():
     assert len(layers_of(parts, w, jnp.ones((5, 4))).nodes) == 3
 
 
+def test_two_scanned_layers_with_a_readout_of_all_steps():
+    def loss(p, xs):
+        def first(h, x):
+            h = jnp.tanh(x @ p["a"] + h @ p["b"])
+            return h, h
+
+        def second(h, x):
+            h = jnp.tanh(x @ p["c"] + h @ p["d"])
+            return h, h
+
+        _, hs = jax.lax.scan(first, jnp.zeros((2, 3)), xs)
+        _, hs = jax.lax.scan(second, jnp.zeros((2, 3)), hs)
+        return jnp.mean((hs @ p["e"]) ** 2)
+
+    p = {name: jnp.eye(3) / 2 for name in "abcde"}
+    assert [v.shape for v in layers_of(loss, p, jnp.ones((6, 2, 3))).nodes] == [(6, 2, 3)] * 2
+
+
+@pytest.mark.parametrize("kind", ["strong", "weak"])
+def test_a_carry_that_is_cast_is_a_state(kind):
+    init = jnp.full((2, 3), 0.0) if kind == "weak" else jnp.zeros((2, 3))
+
+    def loss(w, xs):
+        def cell(state, x):
+            h, c = state
+            i, f, g, o = jnp.split((x + h) @ w, 4, -1)
+            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            return (jax.nn.sigmoid(o) * jnp.tanh(c), c), None
+
+        (h, _), _ = jax.lax.scan(cell, (jnp.zeros((2, 3)), init), xs)
+        return jnp.mean((h - 1.0) ** 2)
+
+    assert len(layers_of(loss, jnp.ones((3, 12)) / 3, jnp.ones((8, 2, 3))).nodes) == 2
+
+
 def test_a_number_is_no_layer():
     """A spectral norm: the weight divided by a number that states have made."""
 

@@ -11,6 +11,7 @@ If none of these will do, and several others would, it has to be said which is m
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ Axes = Mapping[int, int]  # of the data: along which axis each is to be longer
 Candidate = tuple[int, Axes]  # a number of samples, and what may count them
 _KNOWN: weakref.WeakKeyDictionary[Any, dict[Any, Samples]] = weakref.WeakKeyDictionary()
 LAST = 2  # the rank of axes of which none is a first one
+MOST_WAYS = 64  # in which axes of one size are tried together
 MOST_KNOWN = 64  # of one function
 
 
@@ -212,6 +214,24 @@ def _candidates(shapes: Mapping[int, tuple[int, ...]]) -> Iterator[Candidate]:
                 key = frozenset(axes.items())
                 if axes and key not in seen:
                     seen.add(key)
+                    yield size, axes
+    for size, axes in _mixtures(shapes):
+        key = frozenset(axes.items())
+        if key not in seen:
+            seen.add(key)
+            yield size, axes
+
+
+def _mixtures(shapes: Mapping[int, tuple[int, ...]]) -> Iterator[Candidate]:
+    """All other ways in which data may have so many samples: in some along one axis, in others
+    along another, where several of their axes are of one size."""
+    for size in dict.fromkeys(n for shape in shapes.values() for n in shape):
+        places = {k: [a for a, n in enumerate(s) if n == size] for k, s in shapes.items()}
+        ways = [[(k, a) for a in (*found, None)] for k, found in places.items() if found]
+        if math.prod(map(len, ways)) <= MOST_WAYS:
+            for chosen in itertools.product(*ways):
+                axes = {k: a for k, a in chosen if a is not None}
+                if axes:
                     yield size, axes
 
 

@@ -31,6 +31,7 @@ from dendrax.tracing._flatten import Place as Place
 from dendrax.tracing._flatten import flatten as flatten
 from dendrax.tracing._flatten import flattened as flattened
 from dendrax.tracing._flatten import flattened_body as flattened_body
+from dendrax.tracing._flatten import is_stack as is_stack
 from dendrax.tracing._follow import FollowedValue as FollowedValue
 from dendrax.tracing._follow import Follower as Follower
 from dendrax.tracing._mark import is_named as is_named

@@ -233,6 +233,11 @@ def _stack(*slices: Any) -> list[Any]:
     return [jnp.stack(slices)]
 
 
+def is_stack(v: Vertex) -> bool:
+    """Whether a vertex stacks the results of the steps of a loop that was written out."""
+    return v.function is _stack
+
+
 def _adds_up(region: Region, flow: Flow, leaf: int) -> bool:
     """Whether more than one term is added up at a leaf of the body."""
     uses = [

@@ -21,6 +21,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from dendrax.graph import Graph, Port, Vertex, is_marked
+from dendrax.tracing import is_stack
 from dendrax.vertices._origins import (
     CONTRACTIONS,
     ELEMENTWISE,
@@ -237,6 +238,11 @@ class Layers:
     def _is_private(self, port: Port) -> bool:
         """Whether a value is read as a part of one sum or product alone, or each slice of it is."""
         todo, seen = [port], {port}
+        while operation(self.graph[port.vertex]) in STRUCTURAL:  # as a carry that is cast
+            own = [p for p in self.graph[port.vertex].inputs if p in self.before]
+            if len(own) != 1 or len(self.users[own[0]]) > 1:
+                return not own
+            (port,) = own
         while todo:
             ways = self._ways_on(todo.pop())
             if ways is None:
@@ -275,7 +281,7 @@ class Layers:
                 yield base
             elif v.index in self.begins:
                 yield self._with_scales(chain)
-            elif operation(v) in GATHERING or _is_stack(v):
+            elif operation(v) in GATHERING or is_stack(v):
                 parts = [p for p in v.inputs if p in self.before and self._is_signal(p)]
                 todo += [p for p in parts if p not in seen]
                 seen.update(parts)
@@ -307,8 +313,3 @@ class Layers:
                 break
             end = port
         return end
-
-
-def _is_stack(v: Vertex) -> bool:
-    """Whether a vertex stacks the results of the steps of a loop that was written out."""
-    return v.name.endswith("/stack")
