@@ -273,6 +273,17 @@ def test_a_trace_inside_a_trace_names_its_own():
     assert close(jax.jit(jax.grad(outer))(ws, x), expected)
 
 
+def test_the_names_of_a_gradient_inside_are_not_those_of_the_trace():
+    ws, x = arguments()
+
+    def outer(ws, x):
+        gradient = dendrax.grad(net, rule=RULE, vertices=(Layer,))(ws, x)
+        return sum(jnp.sum(g * w) for g, w in zip(gradient, ws, strict=True))
+
+    with pytest.raises(ValueError, match="'Doubled', but no module of it is called"):
+        dendrax.trace(outer, ws, x, vertices=("Doubled",))
+
+
 def test_other_threads_see_nothing_of_it():
     args = arguments()
     found, started, done = {}, threading.Event(), threading.Event()

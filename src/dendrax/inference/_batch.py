@@ -71,8 +71,8 @@ def _ask(rule: str, found: Samples) -> Exception:
         ValueError,
         f"{rule}: batch='mean' takes the loss for a mean over samples, but how many there are "
         f"cannot be told: {found.problem}.",
-        remedy="Pass the data as arguments, or give the number of samples yourself: batch=32, "
-        "batch=1 for one sample, batch='sum' for a loss that is their sum.",
+        remedy="Give the number of samples yourself: batch=32, batch=1 for one sample, or "
+        "batch='sum' for a loss that is their sum.",
     )
 
 

@@ -180,7 +180,8 @@ class _Search:
         if any(size in (c.shape if stacked else c.shape[:1]) for c in self.data.closed_over):
             return (
                 f"all value nodes begin with an axis of {size}, as arrays do that the function has "
-                "from elsewhere than its arguments, and these cannot be looked into"
+                "from elsewhere than its arguments, and these cannot be looked into (pass them as "
+                "arguments)"
             )
         weights = {n for leaf in self.view.graph.parameters for n in leaf.shape}
         given = {n for shape in self.data.shapes.values() for n in shape}

@@ -13,7 +13,7 @@ from dendrax import _compat
 from dendrax.graph import Graph, Port, Vertex
 from dendrax.local import Constant, Equation, Reach, reach
 from dendrax.support import complain
-from dendrax.tracing._mark import marked_name
+from dendrax.tracing._mark import as_named, marked_name
 
 
 class Builder:
@@ -112,9 +112,8 @@ def add_equation(builder: Builder, eqn: _compat.JaxprEqn) -> None:
 
 def add_elementary(builder: Builder, eqn: _compat.JaxprEqn) -> None:
     """Add an equation as one vertex, whatever it has inside."""
-    equation = Equation(
-        _compat.one_equation(builder.jaxpr, eqn), _compat.source_line(eqn.source_info)
-    )
+    alone = _compat.one_equation(builder.jaxpr, eqn)
+    equation = as_named(Equation(alone, _compat.source_line(eqn.source_info)))
     ports = [builder.env[var] for var in equation.jaxpr.jaxpr.invars]
     active = builder.active(ports)
     silent = not any(active) or _compat.is_debugging(eqn)

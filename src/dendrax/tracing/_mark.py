@@ -105,12 +105,24 @@ def name_of_result(kind: str, positions: Iterable[int]) -> str:
     return f"{_PREFIX}{kind}@{','.join(map(str, positions))}"
 
 
+class Named(Equation):
+    """The result of a module, handed on. Who runs it is not told the name: a function that takes
+    gradients by modules of its own may be traced for others."""
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        return list(inputs)
+
+
+def as_named(equation: Equation) -> Equation:
+    """The same, as a `Named` one if `naming` named it."""
+    if equation.primitive != "name" or not marked_name(equation.jaxpr.eqns[0].params["name"]):
+        return equation
+    return Named(equation.jaxpr, equation.source)
+
+
 def is_named(v: Vertex) -> bool:
     """Whether a vertex is the result of a module that `naming` named."""
-    function = v.function
-    if not isinstance(function, Equation) or function.primitive != "name":
-        return False
-    return marked_name(function.jaxpr.eqns[0].params["name"]) is not None
+    return isinstance(v.function, Named)
 
 
 def asked_inside(jaxpr: _compat.Jaxpr) -> Iterator[list[int]]:
